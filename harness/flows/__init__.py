@@ -1,0 +1,1 @@
+"""What spans capabilities: installing, observing, draining, reporting."""

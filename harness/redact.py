@@ -1,0 +1,72 @@
+"""Secrets out of text. Below the store, since the gate refuses what this finds and the store masks what it takes from logs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CLASSES: Final[tuple[tuple[str, str], ...]] = (
+    ("private-key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----[\s\S]*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)"),
+    ("aws-key", r"\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z2-7]{16}\b"),
+    ("github-token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})\b"),
+    ("gitlab-token", r"\bgl(?:pat|dt|rt|cbt|ptt|ft)-[A-Za-z0-9_-]{20,}"),
+    ("api-key", r"\bsk-(?:ant-|proj-|svcacct-|live-|or-)?[A-Za-z0-9_-]{20,}"),
+    ("stripe-key", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}\b"),
+    ("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("slack-webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}"),
+    ("google-key", r"\bAIza[A-Za-z0-9_-]{35}\b"),
+    ("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    ("pypi-token", r"\bpypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}"),
+    ("huggingface-token", r"\bhf_[A-Za-z0-9]{30,}\b"),
+    ("sendgrid-key", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("twilio-key", r"\bSK[0-9a-f]{32}\b"),
+    ("jwt", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    ("url-credentials", r"(?<=://)[^\s/:@'\"]{1,100}:[^\s/@'\"]{3,200}(?=@)"),
+    ("bearer-token", r"(?i:(?<=\bbearer )|(?<=\bauthorization: basic ))[A-Za-z0-9._~+/=-]{20,}"),
+    # An assignment needs a value that is no plain word or placeholder: at least 12 characters with a digit among them.
+    ("assigned-secret",
+     r"(?i:\b[\w.-]{0,40}(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|private[_-]?key)['\"]?\s{0,3}[:=]\s{0,3}['\"]?)"
+     r"(?P<value>(?=[^\s'\"]*\d)[^\s'\"<>{}$,;]{12,})"),
+)  # fmt: skip
+
+_PATTERN: Final = re.compile("|".join(f"(?P<c{n}>{pattern})" for n, (_, pattern) in enumerate(_CLASSES)))
+
+
+def find(text: str) -> list[tuple[str, int, int]]:
+    """The secrets in ``text`` as (class, start, end), in order; offsets are characters."""
+    found = []
+    for match in _PATTERN.finditer(text):
+        name = _CLASSES[int((match.lastgroup or "c0")[1:])][0] if match.lastgroup != "value" else "assigned-secret"
+        start, end = match.span("value") if match.group("value") is not None else match.span()
+        found.append((name, start, end))
+    return found
+
+
+def scrub(text: str) -> str:
+    """``text`` with each secret replaced by ``[removed: CLASS]``."""
+    out, last = [], 0
+    for name, start, end in find(text):
+        out += [text[last:start], f"[removed: {name}]"]
+        last = end
+    return "".join([*out, text[last:]])
+
+
+def mask(data: bytes) -> bytes:
+    """``data`` with the characters of each secret overwritten by ``*``, every offset kept.
+
+    Works line by line, so the mask of a file's beginning never changes when lines are added (a key block that spans
+    lines is masked line by line from its BEGIN to its END mark).
+    """
+    out, in_key = [], False
+    for line in data.splitlines(keepends=True):
+        text = line.decode("latin-1")  # one character a byte: offsets stay bytes
+        if "PRIVATE KEY-----" in text:
+            in_key = "-----BEGIN" in text and "-----END" not in text
+            text = re.sub(r"[^\r\n]", "*", text)
+        elif in_key:
+            text = re.sub(r"[^\r\n]", "*", text)
+        else:
+            for _, start, end in find(text):
+                text = text[:start] + "*" * (end - start) + text[end:]
+        out.append(text.encode("latin-1"))
+    return b"".join(out)

@@ -1,0 +1,112 @@
+"""The engine: (parent, changes, message) -> commit. It writes objects and a scratch ref; nobody sees them until the swap.
+
+One `git fast-import` makes blobs, trees and the commit without an index, so the cost doesn't grow with tracked files. Its
+`from` is no compare-and-swap and a killed feeder without `done` commits half a tick: hence the scratch ref, `feature done`,
+and the swap in `swap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.store.git import Git, GitError
+
+SCRATCH: Final = "refs/worktree/harness-scratch"
+NULL: Final = "0" * 40
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit is made of: bytes by path (None deletes it), its message, and who and when (``"NAME <MAIL>"``, seconds)."""
+
+    changes: Mapping[str, bytes | None]
+    message: str
+    who: str
+    when: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """A commit's id and, by path, the (mode, blob id) of what it changed; None for what it deleted."""
+
+    id: str
+    entries: Mapping[str, tuple[str, str] | None]
+
+
+def mode_of(path: str) -> str:
+    """The git file mode of ``path``: shell scripts are executable."""
+    return "100755" if path.endswith(".sh") else "100644"
+
+
+def build(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Built]:
+    """Write ``commits``, each the parent of the next, on top of ``parent`` (None: no history yet). Raises GitError."""
+    stream: list[bytes] = [b"feature done\n"]
+    for number, commit in enumerate(commits, 1):
+        stamp = f"{commit.who} {commit.when} +0000".encode()
+        stream += [b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (SCRATCH.encode(), number, stamp, stamp)]
+        stream += [_data(commit.message.encode("utf-8", "replace"))]
+        if number == 1:
+            stream += [b"from %s\n" % parent.encode() if parent else b""]
+        # Deletions first: a file may take the place of a folder.
+        for path in sorted(commit.changes, key=lambda p: (commit.changes[p] is not None, p)):
+            data = commit.changes[path]
+            if data is None:
+                stream += [b"D %s\n" % _quoted(path)]
+            else:
+                stream += [b"M %s inline %s\n" % (mode_of(path).encode(), _quoted(path)), _data(data)]
+        stream += [b"\nget-mark :%d\n" % number]
+        stream += [b"ls :%d %s\n" % (number, _quoted(path)) for path in sorted(commit.changes)]
+    if not parent:
+        stream[0] += b"reset %s\n\n" % SCRATCH.encode()
+    stream += [b"done\n"]
+    limit = "-c", f"fastimport.unpackLimit={100 if len(commits) < 50 else 1}"
+    out = git.run(*limit, "fast-import", "--force", "--quiet", "--date-format=raw", data=b"".join(stream)).decode("utf-8", "surrogateescape")
+    answers = iter(out.splitlines())
+    built = []
+    for commit in commits:
+        commit_id = next(answers, "")
+        if not commit_id:
+            raise GitError(("fast-import",), 0, "it did not name the commit")
+        entries: dict[str, tuple[str, str] | None] = {}
+        for path in sorted(commit.changes):
+            fields = next(answers, "missing").split(maxsplit=3)
+            entries[path] = None if fields[0] == "missing" else (fields[0], fields[2])
+        built.append(Built(commit_id, entries))
+    return built
+
+
+def swap(git: Git, new: str, old: str | None, *, who: str, note: str, keep: str | None = None) -> None:
+    """Move HEAD from ``old`` to ``new``, or raise GitError and change nothing: the commit point.
+
+    ``keep`` names a ref that is moved in the same transaction, so that a commit on a detached HEAD stays reachable.
+    """
+    null = "0" * len(new)
+    lines = ["start", f"update HEAD {new} {old or null}"]
+    if keep:
+        lines.append(f"update {keep} {new}")
+    lines += ["prepare", "commit", ""]
+    name, _, mail = who.partition(" <")
+    identity = {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": mail.rstrip(">")}
+    git.run("update-ref", "-m", note, "--stdin", data="\n".join(lines).encode(), env=identity)
+
+
+def sign(git: Git, built: Built, commit: Commit, parent: str | None, *, timeout: float) -> Built:
+    """``built`` again with a signature of the user's own signer; GitError when that fails or takes over ``timeout`` seconds."""
+    tree = git.text("rev-parse", f"{built.id}^{{tree}}")
+    name, _, mail = commit.who.partition(" <")
+    env = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        env |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": mail.rstrip(">"), f"GIT_{role}_DATE": f"{commit.when} +0000"}
+    parents = ("-p", parent) if parent else ()
+    signed = git.run("commit-tree", "-S", *parents, tree, data=commit.message.encode("utf-8", "replace"), env=env, timeout=timeout)
+    return Built(signed.decode().strip(), built.entries)
+
+
+def _data(data: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(data), data)
+
+
+def _quoted(path: str) -> bytes:
+    return b'"' + path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'

@@ -1,0 +1,66 @@
+"""The user's index: locked while a tick lands, and changed in the entries of the tick's paths alone.
+
+Without its own entries a tick would be taken back by the user's next commit, which writes the tree that the index holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.store.errors import Deferred
+from harness.store.git import Git
+
+_OURS: Final = b"harness tick "
+
+
+@contextlib.contextmanager
+def locked(git_dir: Path, runtime: Path, tick_id: str) -> Iterator[None]:
+    """Inside, no git command can write the index: ``index.lock`` is ours. Deferred when somebody else holds it.
+
+    The lock file says in its text that it is ours, so that after a crash it can be told from a user's. It comes into
+    being with that text, by a hard link: a file that is created and then written would be nobody's in between.
+    """
+    lock, token = git_dir / "index.lock", runtime / "index-token"
+    token.write_bytes(_OURS + tick_id.encode() + b"\n")
+    try:
+        os.link(token, lock)
+    except FileExistsError:
+        raise Deferred("the tick waits", f"{lock} exists: another git command is at work or was killed", "see `harness status`") from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(lock)
+
+
+def release_stale(git_dir: Path) -> None:
+    """Remove an ``index.lock`` that a dead process of ours left. Needs the workspace's lock; anybody else's stays."""
+    lock = git_dir / "index.lock"
+    with contextlib.suppress(OSError):
+        if lock.read_bytes().startswith(_OURS):
+            lock.unlink()
+
+
+def update(git: Git, git_dir: Path, runtime: Path, entries: Mapping[str, tuple[str, str] | None], null: str) -> None:
+    """Set the index entries of these paths to (mode, blob id), or drop them; every other entry and flag stays.
+
+    Git writes a copy, which then takes the index's place: the index's own lock is already ours.
+    """
+    index, copy = git_dir / "index", runtime / "index-copy"
+    for left in (copy, copy.with_name("index-copy.lock")):
+        with contextlib.suppress(FileNotFoundError):
+            left.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        # copy2 keeps the time: git takes entries as new as the index itself for possibly changed ("racily clean").
+        shutil.copy2(index, copy)
+    lines = []
+    for path, entry in entries.items():
+        mode, blob = entry or ("0", null)
+        lines.append(f"{mode} {blob}\t{path}\0".encode("utf-8", "surrogateescape"))
+    git.run("update-index", "-z", "--index-info", data=b"".join(lines), env={"GIT_INDEX_FILE": str(copy)})
+    os.replace(copy, index)
