@@ -90,12 +90,15 @@ class Store:
         (a Deferred tick is kept and lands with the next one)."""
         return self.commit_all([tick])[0]
 
-    def commit_all(self, ticks: Sequence[Tick]) -> list[Landed]:
-        """Make each of ``ticks`` one commit, in order, under one lock and one swap: all of them land or none."""
+    def commit_all(self, ticks: Sequence[Tick], *, keep: bool = True) -> list[Landed]:
+        """Make each of ``ticks`` one commit, in order, under one lock and one swap: all of them land or none.
+
+        Without ``keep`` a Deferred tick is not kept: the caller still has what it was made from and makes it again.
+        """
         try:
             with self.locked():
                 self._catch_up()
-                return self._land_or_defer(ticks)
+                return self._land_or_defer(ticks) if keep else self._land(ticks)
         except OSError as error:
             raise files.explain(error) from error
 

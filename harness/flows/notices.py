@@ -1,0 +1,58 @@
+"""What agents and people are told of the state of things: computed from the ledgers, exported for the hooks."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from harness.loader import queue
+from harness.skills import find
+from harness.store import deferred, snapshot
+from harness.store.commit import Store
+
+_QUARANTINE: Final = "state/log/quarantine.ndjson"
+_QUEUE: Final = "state/regen/queue.ndjson"
+_TOLD_DAYS: Final = 1
+
+
+def rows(store: Store, path: str) -> list[dict[str, Any]]:
+    """All rows of a ledger that can be read."""
+    return [row for row in store.rows(path) if isinstance(row, dict)]
+
+
+def notices(store: Store) -> dict[str, Any]:
+    """The fields of ``now.json`` that hooks tell from: notices for a session's start, unread feedback lines of the last
+    day, each skill's names, and whether the queue holds work."""
+    entries = queue.fold(rows(store, _QUEUE))
+    told = []
+    for entry in entries.values():
+        if entry.state == "escalated":
+            told.append({"id": f"escalated-{entry.skill}-{entry.opened}", "text": f"the loader of {entry.skill} keeps missing the same area; a person should look: state/regen/escalations/"})
+        elif entry.state == "failed":
+            told.append({"id": f"failed-{entry.skill}-{entry.opened}", "text": f"regenerating the loader of {entry.skill} failed ({entry.error}); see `harness regen status`"})
+    waiting = list(deferred.waiting(store.runtime))
+    if waiting:
+        told.append({"id": f"deferred-{waiting[0].tick.id}", "text": f"{len(waiting)} tick(s) wait since {waiting[0].since}: {waiting[0].why}"})
+    return {
+        "notices": told,
+        "quarantine": _unread(store),
+        "open": any(entry.state in ("open", "running") for entry in entries.values()),
+        "skills": _names(store),
+    }
+
+
+def _unread(store: Store) -> list[dict[str, Any]]:
+    since = (datetime.now(UTC) - timedelta(days=_TOLD_DAYS)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    new = [row for row in rows(store, _QUARANTINE) if str(row.get("ts", "")) >= since][-20:]
+    return [{"id": row["id"], "session": row.get("session"), "text": f"{row['position']}: {row['text'][:200]!r}: {row['reason']}"} for row in new]
+
+
+def _names(store: Store) -> dict[str, Any]:
+    """What the snapshot knows of skills, with every name that a client may call them by."""
+    known = dict(snapshot.now(store.workspace).get("skills", {}))
+    for skill in find.find_all(store.workspace.root, store.workspace.project, Path.home(), os.environ):
+        if skill.folder in known:
+            known[skill.folder] = {**known[skill.folder], "names": sorted({*known[skill.folder].get("names", []), *skill.names})}
+    return known

@@ -1,0 +1,369 @@
+"""Observe: what hooks spooled and agents appended becomes rows and inline fixes. No model is asked, nothing is lost.
+
+    spool, log -> events and lines -> one transaction of ticks -> done
+
+The log on disk is never written. Spool files go only after their rows are committed; a crash in between makes the same
+rows again, and the ids give them away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from harness import redact
+from harness.clients import edits, spool
+from harness.ids import stable_ulid, ulid
+from harness.loader import feedback, log
+from harness.skills import find
+from harness.store import files, gate, policy, snapshot
+from harness.store.commit import Store
+from harness.store.errors import Deferred, Refusal
+from harness.store.faults import point
+from harness.store.tick import ABSENT, Append, Replace, Take, Tick, Write, sha256
+from harness.store.tree import BadLine, Tree
+
+LOG: Final = "state/log/loader-feedback.log"
+FEEDBACK: Final = "state/log/feedback.ndjson"
+QUARANTINE: Final = "state/log/quarantine.ndjson"
+RUNS: Final = "state/log/runs.ndjson"
+QUEUE: Final = "state/regen/queue.ndjson"
+
+ROTATE_BYTES: Final = 64 * 1024
+QUIET_SECONDS: Final = 30
+_LOADER: Final = re.compile(r"skills/([^/]+)/AGENTS\.md")
+
+
+@dataclass
+class Observed:
+    """What one pass took in: numbers of rows by kind, the skills whose loaders were fixed inline, and lines that could
+    not be read (as told to the agent)."""
+
+    runs: int = 0
+    feedback: int = 0
+    fixes: list[str] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)
+    deferred: str = ""
+
+    def line(self) -> str:
+        """The pass in one line; empty when there was nothing."""
+        parts = [(self.runs, "run"), (self.feedback, "feedback line"), (len(self.fixes), "inline fix"), (len(self.quarantined), "unreadable line")]
+        told = [f"{n} {name}{'' if n == 1 else 'es' if name.endswith('x') else 's'}" for n, name in parts if n]
+        return ", ".join(told) + (f" (deferred: {self.deferred})" if self.deferred else "")
+
+
+def observe(store: Store, env: Mapping[str, str]) -> Observed:
+    """Take in everything that is there, as one transaction, and return what it was."""
+    with files.lock(store.runtime / "observe.lock", float(store.settings["lock_wait"])):
+        store.catch_up()
+        taken = spool.take(store.workspace.spool)
+        work = _Pass(store, env)
+        for event in taken:
+            work.event(event)
+        work.read_logs()
+        point("observe-read")
+        work.commit()
+        point("observe-committed")
+        if not work.out.deferred:
+            taken.done()
+            rotate(store)
+        announce(store)
+        return work.out
+
+
+@dataclass(frozen=True)
+class _Fix:
+    skill: str
+    path: str
+    text: str
+    session: str | None
+    turn: str | None
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A feedback line that was understood: what it says, of which skill, in which session, where, and its row's id."""
+
+    line: feedback.Line
+    skill: str
+    session: str | None
+    position: str
+    id: str
+
+
+class _Pass:
+    """One pass: events and lines come in, ticks go out."""
+
+    def __init__(self, store: Store, env: Mapping[str, str]) -> None:
+        self.store, self.out, self.tree = store, Observed(), store.tree
+        self.skills = find.find_all(store.workspace.root, store.workspace.project, Path(env.get("HOME") or "/"), env)
+        self.learned = set(self.tree.folders("skills"))
+        self.rows: list[Append] = []
+        self.lines: list[_Said] = []
+        self.fixes: dict[str, _Fix] = {}
+        self.takes: list[Take] = []
+        self.bash: list[tuple[str, str | None]] = []  # command, session
+        self.known: dict[str, bytes] = {}
+
+    # --- coming in ---------------------------------------------------------------------------------------------
+
+    def event(self, event: spool.Event | spool.Bad) -> None:
+        """Take in one spooled event."""
+        if isinstance(event, spool.Bad):
+            self._quarantine("spool", event.source, event.data, event.reason, None, event.key)
+            return
+        payload = event.payload
+        if event.kind == "skill":
+            self._run(event)
+        elif event.kind == "stop":
+            for number, line in enumerate(payload.get("lines") or []):
+                self._message_line(str(line), payload, f"{event.key}:{number}")
+        elif payload.get("tool_name") == "Bash":
+            command = payload.get("tool_input", {}).get("command") if isinstance(payload.get("tool_input"), dict) else None
+            self.bash.append((str(command or ""), payload.get("session_id")))
+        elif event.kind == "PostToolUse":
+            self._edit(payload)
+
+    def _run(self, event: spool.Event) -> None:
+        p = event.payload
+        row = {key: p.get(key) for key in ("skill", "session", "turn", "agent_id", "via", "base_sha256", "overlay_sha256", "loader_sha256")}
+        row |= {"id": stable_ulid(_milliseconds(p.get("ts")), event.key), "ts": _time(p.get("ts"))}
+        if row["base_sha256"] is None and (found := self._base_of(str(row["skill"]))):
+            row["base_sha256"] = sha256(found)
+        self._add(RUNS, row, f"run of {p.get('name')}", p.get("session"))
+
+    def _base_of(self, folder: str) -> bytes | None:
+        return next((files.read(s.path / "SKILL.md") for s in reversed(self.skills) if s.folder == folder), None)
+
+    def _message_line(self, text: str, payload: Mapping[str, Any], key: str) -> None:
+        for line in feedback.from_message(text):
+            row_id = stable_ulid(_milliseconds(payload.get("ts")), key)  # a message may be taken twice, after a crash
+            if not self._is_known(FEEDBACK, row_id):
+                self._feedback(line, text.encode(), payload.get("session"), f"message {payload.get('turn') or ''}".strip(), key, row_id)
+
+    def _edit(self, payload: Mapping[str, Any]) -> None:
+        """An agent's own edit of a loader: the event names the file and the text; that text goes onto the committed one."""
+        tool, given = str(payload.get("tool_name")), payload.get("tool_input")
+        if not isinstance(given, dict) or not isinstance(given.get("file_path"), str):
+            return
+        root = os.path.realpath(self.store.workspace.root)
+        full = os.path.realpath(os.path.join(str(payload.get("cwd") or root), given["file_path"]))
+        path = os.path.relpath(full, root).replace(os.sep, "/")
+        found = _LOADER.fullmatch(path)
+        if not found or self.store.settings["loader"]["review"]:
+            return  # with review on, the edit stays a pending change until a person commits it
+        fix = self.fixes.get(path)
+        before = fix.text if fix else _text(self.tree.read(path))
+        after = edits.result(tool, given, before)
+        if after is None or after == before:
+            return
+        self.fixes[path] = _Fix(found[1], path, after, payload.get("session_id"), payload.get("prompt_id"))
+
+    def read_logs(self) -> None:
+        """Take in the new lines of the log and of its newest rotated part (whose last appender may have come late)."""
+        rotated = self.store.workspace.root / f"{LOG}.d"
+        parts = sorted(p.name for p in rotated.glob("*.log")) if rotated.is_dir() else []
+        for path in [*(f"{LOG}.d/{name}" for name in parts[-1:]), LOG]:
+            disk = files.read(self.store.workspace.root / path)
+            committed = self.tree.read(path) or b""
+            if path == LOG and disk is None:
+                continue
+            got = log.fresh(committed, redact.mask(disk or b""))
+            for number, data in got.lines:
+                self._log_line(path, number, data)
+            if got.committed != committed:
+                self.takes.append(Take(path, got.committed, sha256(committed) if self.tree.blob_id(path) else ABSENT))
+
+    def _log_line(self, path: str, number: int, data: bytes) -> None:
+        if not data.strip():
+            return
+        name = path.rpartition("/")[2]
+        text = data.decode("utf-8", "replace")
+        session = next((s for command, s in self.bash if _names(command, text)), None)
+        try:
+            line = feedback.parse_line(data)
+        except feedback.BadFeedback as error:
+            self._quarantine(path, f"line {number}", data, str(error), session, f"{path}:{number}:{text}")
+            return
+        self._feedback(line, data, session, f"{name} line {number}", f"{path}:{number}:{text}", ulid())
+
+    def _feedback(self, line: feedback.Line, data: bytes, session: str | None, position: str, key: str, row_id: str) -> None:
+        try:
+            skill = find.resolve(line.skill, self.skills, self.learned)
+        except find.UnknownSkill as error:
+            self._quarantine(position, position, data, str(error), session, key)
+            return
+        self.lines.append(_Said(line, skill, session, position, row_id))
+
+    def _quarantine(self, source: str, position: str, data: bytes, reason: str, session: str | None, key: str) -> None:
+        text = redact.scrub("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in data[:2000].decode("utf-8", "replace")))[:4000]
+        row = {"id": stable_ulid(0, key), "ts": _time(None), "source": source[:500], "position": position[:100], "text": text, "reason": redact.scrub(reason)[:500]}
+        if self._add(QUARANTINE, row | {"session": session}, position, session):
+            self.out.quarantined.append(f"{position}: {reason}")
+
+    def _add(self, path: str, row: dict[str, Any], what: str, session: Any) -> bool:
+        if self._is_known(path, row["id"]):
+            return False
+        refused = gate.check(Tick("feedback", "check", [Append(path, row)]), lambda _: None, self._rules())
+        if refused and path != QUARANTINE:
+            self._quarantine(path, what, repr(row).encode(), refused[0].line(), session, f"refused:{row['id']}")
+            return False
+        self.rows.append(Append(path, row))
+        return True
+
+    def _rules(self) -> gate.Policy:
+        return policy.load(self.tree, self.store.runtime / "cache")
+
+    def _is_known(self, path: str, row_id: str) -> bool:
+        if path not in self.known:
+            parts = self.tree.parts(path)[-2:]
+            self.known[path] = b"".join(self.tree.read(part) or b"" for part in parts)
+        return f'"id":"{row_id}"'.encode() in self.known[path] or any(a.path == path and a.row["id"] == row_id for a in self.rows)
+
+    # --- going out ---------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Land the pass: the fixes, each with the FIXED line that speaks of it, then everything else."""
+        ticks: list[Tick] = []
+        fixed: set[str] = set()
+        for fix in self.fixes.values():
+            tick = self._fix_tick(fix)
+            if tick is not None:
+                ticks.append(tick)
+                fixed.add(fix.skill)
+                self.out.fixes.append(fix.skill)
+        writes: list[Write] = [*self.rows, *self._feedback_rows(fixed), *self.takes]
+        self.out.runs = sum(a.path == RUNS for a in self.rows)
+        if writes:
+            ticks.append(Tick("feedback", self._summary(), writes, self._trailers()))
+        if ticks:
+            try:
+                # Not kept: the spool stays and the log is not taken, so a later pass makes the same ticks again.
+                self.store.commit_all(ticks, keep=False)
+            except Deferred as reason:
+                self.out.deferred = reason.why
+
+    def _fix_tick(self, fix: _Fix) -> Tick | None:
+        old = self.tree.read(fix.path)
+        write = Replace(fix.path, fix.text, sha256(old) if old is not None else ABSENT)
+        trailers = {"Skill": fix.skill, **({"Session": fix.session} if fix.session else {}), **({"Turn": fix.turn} if fix.turn else {})}
+        rows: list[Append] = []
+        used: list[_Said] = []
+        body = ""
+        for said in [s for s in self.lines if s.skill == fix.skill and s.line.tag == "FIXED" and s.session in (None, fix.session)]:
+            row = self._row(said, claimed=False)
+            used.append(said)
+            rows.append(Append(FEEDBACK, row))
+            trailers["Feedback"] = " ".join(filter(None, (trailers.get("Feedback"), row["id"])))
+            body = body or row["text"]
+        count = _changed(_text(old), fix.text)
+        tick = Tick("fix", f"{count} line{'' if count == 1 else 's'} of the loader, inline", [write, *rows], trailers, body)
+        refused = gate.check(tick, self.tree.read, self._rules())
+        if refused:
+            self._refused_fix(fix, refused)
+            return None
+        self.lines = [said for said in self.lines if said not in used]
+        self.out.feedback += len(rows)
+        return tick
+
+    def _refused_fix(self, fix: _Fix, refused: list[Refusal]) -> None:
+        """An edit that passed no gate on its way (made where no hook ran): it stays a pending change, and is said."""
+        key = f"fix:{fix.path}:{sha256(fix.text.encode('utf-8', 'replace'))}"
+        self._quarantine(fix.path, "inline fix", fix.text.encode("utf-8", "replace")[-500:], refused[0].line(), fix.session, key)
+
+    def _feedback_rows(self, fixed: set[str]) -> list[Append]:
+        out: list[Append] = []
+        gaps: dict[str, list[str]] = {}
+        for said in self.lines:
+            claimed = said.line.tag == "FIXED" and said.skill not in fixed and not self._fixed_before(said.skill, said.session)
+            row = self._row(said, claimed=claimed)
+            out.append(Append(FEEDBACK, row))
+            if said.line.tag == "LOGGED" or claimed:
+                gaps.setdefault(said.skill, []).append(row["id"])
+        self.out.feedback += len(out)
+        for skill, ids in gaps.items():
+            row = {"id": ulid(), "ts": _time(None), "skill": skill, "op": "enqueue", "feedback": ids, "reason": "logged gap", "attempt": 0, "error": None, "tick": None}
+            out.append(Append(QUEUE, row))
+        return out
+
+    def _row(self, said: _Said, *, claimed: bool) -> dict[str, Any]:
+        row = feedback.row(said.line, id=said.id, ts=_time(said.line.ts), skill=said.skill, session=said.session, position=said.position)
+        row["text"] = redact.scrub(row["text"])
+        return row | {"claimed_fixed": True} if claimed else row
+
+    def _fixed_before(self, skill: str, session: str | None) -> bool:
+        """Whether an inline fix of this loader was committed earlier in the session (in the last day, when it has no name)."""
+        if self.tree.commit is None:
+            return False
+        text = self.store.git.text("log", "-20", "--since=1 day ago", "--format=%(trailers:key=Kind,valueonly,separator=) %(trailers:key=Session,valueonly,separator=)", "HEAD", "--", f"skills/{skill}/AGENTS.md")
+        return any(line.split() and line.split()[0] == "fix" and (session is None or session in line) for line in text.splitlines())
+
+    def _summary(self) -> str:
+        names = sorted({said.skill for said in self.lines})
+        return (self.out.line() or "the log") + (f" ({', '.join(names)})" if names else "")
+
+    def _trailers(self) -> dict[str, str]:
+        sessions = {said.session for said in self.lines if said.session} | {str(a.row["session"]) for a in self.rows if a.row.get("session")}
+        return {"Session": " ".join(sorted(sessions)[:4])} if sessions else {}
+
+
+def rotate(store: Store) -> None:
+    """Rename a log that is long, wholly committed and quiet to ``…log.d/<time>.log``. Renamed, never copied: a process that
+    has it open goes on writing to the same file, and observe reads the newest part to its end."""
+    place, tree = store.workspace.root / LOG, store.tree
+    disk, committed = files.read(place), tree.read(LOG)
+    if disk is None or committed is None or len(disk) < ROTATE_BYTES or redact.mask(disk) != committed:
+        return
+    if time.time() - place.stat().st_mtime < QUIET_SECONDS:
+        return
+    name = f"{LOG}.d/{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
+    (store.workspace.root / name).parent.mkdir(exist_ok=True)
+    os.rename(place, store.workspace.root / name)
+    place.touch()
+    store.commit(Tick("feedback", "rotate the log", [Take(name, committed, ABSENT)]))
+
+
+def announce(store: Store) -> None:
+    """Put into the snapshot what hooks tell: unread lines of the last day, names of skills, whether the queue has work."""
+    from harness.flows.notices import notices
+
+    with store.locked():
+        snapshot.update(store.workspace, **notices(store))
+
+
+def _names(command: str, line: str) -> bool:
+    """Whether the shell command ``command`` is the one that wrote the log line ``line``: it holds the line's own words."""
+    text = line.partition("] ")[2] if line.startswith("[") else line
+    return len(text) > 3 and text.split(" [")[0].strip() in command
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data.decode("utf-8", "replace")
+
+
+def _changed(before: str, after: str) -> int:
+    from harness.store.rules import changed_lines
+
+    return changed_lines(before, after)
+
+
+def _time(ts: Any) -> str:
+    return ts if isinstance(ts, str) and _milliseconds(ts) else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _milliseconds(ts: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(str(ts)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def bad_lines(tree: Tree, path: str) -> int:
+    """How many lines of a ledger are no rows."""
+    return sum(isinstance(row, BadLine) for row in tree.rows(path))
