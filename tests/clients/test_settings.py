@@ -25,7 +25,7 @@ FILES = {
     "with a blank": "{ }\n",
     "with a line": "{\n}\n",
     "other settings": '{"model": "x",   "env": {"A":"ü\\u00fc"}}',
-    "tabs and CRLF": '{\r\n\t"model": "x",\r\n\t"permissions": {\r\n\t\t"allow": ["Bash(ls:*)"\r\n\t\t]\r\n\t}\r\n}\r\n',
+    "tabs and CRLF": '{\r\n\t"model": "x",\r\n\t"permissions": {\r\n\t\t"allow": ["Bash(ls)"\r\n\t\t]\r\n\t}\r\n}\r\n',
     "BOM": '\ufeff{\n  "model": "x"\n}\n',
     "empty hooks": '{\n  "hooks": {},\n  "permissions": {"allow": []}\n}\n',
     "empty event": '{"hooks": {"Stop": [ ], "PostToolUse":[]}}',
