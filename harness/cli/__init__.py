@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, bool]] = {
     "regen": ("loader", "The regeneration queue and its terms.", False),
     "observe": ("loader", "Take in what hooks and agents left; no model.", False),
     "gate": ("gate", "Judge staged changes by the policy (git's pre-commit hook).", False),
+    "demo": ("demo", "Play the loop in a scratch project, in a few seconds.", False),
     "completion": ("setup", "Print the shell completion script.", False),
     "help": ("help", "Help on a command, or on all of them.", False),
 }
@@ -76,7 +77,9 @@ class Lazy(click.Group):
             formatter.write_dl(rows)
 
 
-@click.group(cls=Lazy, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="harness")
 @click.option("--workspace", metavar="DIR", help="Use this workspace instead of looking for one.")
 @click.pass_context
@@ -104,8 +107,16 @@ def run(args: Sequence[str]) -> int:
         return USAGE
     except HarnessError as error:
         if as_json:
-            more = {"refusals": [r.as_dict() for r in refusals]} if (refusals := getattr(error, "refusals", None)) else {}
-            fields = {"code": error.exit_code, "kind": type(error).__name__, "what": error.what, "why": error.why, "next": error.next}
+            more = (
+                {"refusals": [r.as_dict() for r in refusals]} if (refusals := getattr(error, "refusals", None)) else {}
+            )
+            fields = {
+                "code": error.exit_code,
+                "kind": type(error).__name__,
+                "what": error.what,
+                "why": error.why,
+                "next": error.next,
+            }
             click.echo(json.dumps({"error": {**fields, **more}}))
         else:
             click.echo(f"harness: {error}", err=True)

@@ -39,11 +39,24 @@ def gate_command(ctx: click.Context, staged: bool, as_json: bool) -> int:
 
 def judge_staged(workspace: Workspace) -> list[Refusal]:
     """What the policy says of the changes that are staged (in the index that GIT_INDEX_FILE names, if it does)."""
-    changed = [name for name in _git(workspace, "diff", "--cached", "--name-only", "--no-renames", "-z").decode("utf-8", "surrogateescape").split("\0") if name]
+    changed = [
+        name
+        for name in _git(workspace, "diff", "--cached", "--name-only", "--no-renames", "-z")
+        .decode("utf-8", "surrogateescape")
+        .split("\0")
+        if name
+    ]
     if not changed:
         return []
     if os.environ.get("CLAUDECODE"):
-        return [Refusal(changed[0], "person", "an agent's shell is committing by hand", "leave it to a person, or use the harness command for it")]
+        return [
+            Refusal(
+                changed[0],
+                "person",
+                "an agent's shell is committing by hand",
+                "leave it to a person, or use the harness command for it",
+            )
+        ]
     with Store(workspace) as store:
         tree = store.tree
         rules = policy.load(tree, store.runtime / "cache")
@@ -67,10 +80,18 @@ def judge_staged(workspace: Workspace) -> list[Refusal]:
 def _judge_rows(path: str, old: bytes, new: bytes, rules: gate.Policy, *, ledger: bool) -> list[Refusal]:
     """People add no rows by hand: a ledger is written by the store alone. An agent-appended log may be committed as it grows."""
     if not new.startswith(old):
-        return [Refusal(path, "append-only", "lines that are committed were changed", f"put it back: git checkout -- {path}")]
+        return [
+            Refusal(
+                path, "append-only", "lines that are committed were changed", f"put it back: git checkout -- {path}"
+            )
+        ]
     if ledger and new != old:
-        return [Refusal(path, "ledger", "rows were added by hand", "rows come from harness commands alone; put it back")]
-    return gate.check(Tick("feedback", "staged", [Take(path, new, "")] if not ledger else list[Append]()), lambda _: old, rules)
+        return [
+            Refusal(path, "ledger", "rows were added by hand", "rows come from harness commands alone; put it back")
+        ]
+    return gate.check(
+        Tick("feedback", "staged", [Take(path, new, "")] if not ledger else list[Append]()), lambda _: old, rules
+    )
 
 
 def _staged(workspace: Workspace, path: str) -> bytes | None:
@@ -87,4 +108,6 @@ def _run(workspace: Workspace, *args: str) -> subprocess.CompletedProcess[bytes]
     from harness.store.git import clean_environment
 
     keep = {"GIT_INDEX_FILE": os.environ["GIT_INDEX_FILE"]} if os.environ.get("GIT_INDEX_FILE") else {}
-    return subprocess.run(["git", *args], cwd=workspace.root, capture_output=True, check=False, env=clean_environment(os.environ, **keep))
+    return subprocess.run(
+        ["git", *args], cwd=workspace.root, capture_output=True, check=False, env=clean_environment(os.environ, **keep)
+    )

@@ -21,7 +21,13 @@ from harness.store.tick import KINDS
 @json_option
 @click.pass_context
 def log_command(
-    ctx: click.Context, everything: bool, skill: str | None, kind: str | None, since: str | None, limit: int | None, as_json: bool
+    ctx: click.Context,
+    everything: bool,
+    skill: str | None,
+    kind: str | None,
+    since: str | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     """Lessons, newest first, one line each. With --json one object a line.
 

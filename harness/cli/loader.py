@@ -36,7 +36,9 @@ def feedback_command(ctx: click.Context, skill: str, text: str, fixed: bool, as_
 
     found = workspace(ctx)
     skills = find.find_all(found.root, found.project, Path.home(), os.environ)
-    learned = {p.name for p in (found.root / "skills").iterdir() if p.is_dir()} if (found.root / "skills").is_dir() else set()
+    learned = (
+        {p.name for p in (found.root / "skills").iterdir() if p.is_dir()} if (found.root / "skills").is_dir() else set()
+    )
     folder = find.resolve(skill, skills, learned)
     tag = "FIXED" if fixed else "LOGGED"
     line = f"[{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}] {folder}: {' '.join(text.split())} [{tag}]"
@@ -74,7 +76,15 @@ def observe_command(ctx: click.Context, quiet: bool, as_json: bool) -> int:
     with Store(workspace(ctx)) as store:
         seen = observe(store, os.environ)
     if as_json:
-        print_json({"runs": seen.runs, "feedback": seen.feedback, "fixes": seen.fixes, "quarantined": seen.quarantined, "deferred": seen.deferred or None})
+        print_json(
+            {
+                "runs": seen.runs,
+                "feedback": seen.feedback,
+                "fixes": seen.fixes,
+                "quarantined": seen.quarantined,
+                "deferred": seen.deferred or None,
+            }
+        )
     elif not quiet:
         click.echo(shown(seen.line()) or "nothing new")
         for line in seen.quarantined:
@@ -133,7 +143,9 @@ def _asking(review: bool) -> Callable[[str, str, str], bool] | None:
     def ask(skill: str, old: str, new: str) -> bool:
         import difflib
 
-        diff = difflib.unified_diff(old.splitlines(), new.splitlines(), f"{skill}/AGENTS.md now", f"{skill}/AGENTS.md new", lineterm="")
+        diff = difflib.unified_diff(
+            old.splitlines(), new.splitlines(), f"{skill}/AGENTS.md now", f"{skill}/AGENTS.md new", lineterm=""
+        )
         click.echo(shown("\n".join(diff)))
         return click.confirm(f"Put this loader of {skill} in force?", default=False)
 
@@ -147,8 +159,19 @@ def _dry_run(store: Store, as_json: bool) -> int:
     out = []
     for entry in flow.due(store):
         footer = flow.footer_of(store, entry.skill)
-        base, loader, overlay = ((store.tree.read(f"skills/{entry.skill}/{name}.md") or b"").decode("utf-8", "replace") for name in ("SKILL", "AGENTS", "overlay"))
-        text = brief.brief(entry.skill, base, loader or document.new_loader(entry.skill, footer), flow.gaps_of(store, entry), overlay, footer, reply.LIMITS)
+        base, loader, overlay = (
+            (store.tree.read(f"skills/{entry.skill}/{name}.md") or b"").decode("utf-8", "replace")
+            for name in ("SKILL", "AGENTS", "overlay")
+        )
+        text = brief.brief(
+            entry.skill,
+            base,
+            loader or document.new_loader(entry.skill, footer),
+            flow.gaps_of(store, entry),
+            overlay,
+            footer,
+            reply.LIMITS,
+        )
         out.append({"skill": entry.skill, "brief": text})
     if as_json:
         print_json(out)
@@ -173,20 +196,21 @@ def regen_command(ctx: click.Context, what: str, as_json: bool) -> None:
       harness regen status --json
     """
     from harness.flows import drain as flow
-    from harness.flows.notices import rows
-    from harness.loader import queue
 
     with Store(workspace(ctx)) as store:
         store.catch_up()
         ranked = flow.terms(store)
-        other = [e for e in queue.fold(rows(store, flow.QUEUE)).values() if e.state in ("failed", "escalated")]
+        other = [e for e in flow.fold(store).values() if e.state in ("failed", "escalated")]
         threshold = store.settings["regen"]["threshold"]
     listed = [
         {"skill": e.skill, "state": e.state, "gaps": len(e.feedback), "p": round(t.p, 3), "i": round(t.i, 3), "d": round(t.d, 3), "u": round(t.u, 3),
          "due": t.u >= threshold, "attempt": e.attempt, "not_before": e.not_before, "error": e.error}
         for e, t in ranked
     ]  # fmt: skip
-    listed += [{"skill": e.skill, "state": e.state, "gaps": len(e.feedback), "attempt": e.attempt, "error": e.error} for e in other]
+    listed += [
+        {"skill": e.skill, "state": e.state, "gaps": len(e.feedback), "attempt": e.attempt, "error": e.error}
+        for e in other
+    ]
     if as_json:
         print_json({"threshold": threshold, "queue": listed})
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import json_option, print_json, quiet_option, say, workspace
+from harness.cli.common import json_option, print_json, quiet_option, workspace
 from harness.errors import NEEDS_PERSON, HarnessError
 
 
@@ -19,7 +19,9 @@ from harness.errors import NEEDS_PERSON, HarnessError
 @click.option("--here", is_flag=True, help="Make DIRECTORY itself the workspace.")
 @click.option("--shared", is_flag=True, help="Put the hooks into settings.json, to be committed with the project.")
 @click.option("--no-hooks", is_flag=True, help="Only the workspace; no client is wired to it.")
-@click.option("--no-permissions", is_flag=True, help="Don't add the rule that lets agents run `harness feedback` unasked.")
+@click.option(
+    "--no-permissions", is_flag=True, help="Don't add the rule that lets agents run `harness feedback` unasked."
+)
 @json_option
 @quiet_option
 @click.pass_context
@@ -42,7 +44,11 @@ def init_command(
     from harness.flows import install, wiring
 
     steps: list[str] = []
-    tell = say(quiet or as_json)
+    silent = quiet or as_json
+
+    def tell(line: str) -> None:
+        if not silent:
+            click.echo(line)
 
     def note(line: str) -> None:
         steps.append(line)
@@ -52,13 +58,25 @@ def init_command(
     tell(f"workspace {root}")
     found = install.lay_out(root, nested_in, note)
     if not no_hooks:
-        wiring.wire(found, wiring.target(found, user=user, shared=shared), shared=shared, permissions=not no_permissions, say=note)
+        wiring.wire(
+            found,
+            wiring.target(found, user=user, shared=shared),
+            shared=shared,
+            permissions=not no_permissions,
+            say=note,
+        )
     if as_json:
         print_json({"workspace": str(root), "code": str(nested_in) if nested_in else None, "steps": steps})
     elif not quiet:
-        tell("  everything was in place" if not steps else "done. Work as usual; `harness status` and `harness log` tell what was learned.")
+        tell(
+            "  everything was in place"
+            if not steps
+            else "done. Work as usual; `harness status` and `harness log` tell what was learned."
+        )
         if not no_hooks and steps:
-            tell("Loaders are folded without a model. To have one rewrite them: harness settings dispatch.preset claude")
+            tell(
+                "Loaders are folded without a model. To have one rewrite them: harness settings dispatch.preset claude"
+            )
 
 
 @click.command("uninstall")
@@ -87,7 +105,11 @@ def uninstall_command(ctx: click.Context, purge: bool, yes: bool, as_json: bool)
 
     owned = found.root.name == NESTED or found.root == user_root(os.environ)
     if purge and not owned:
-        raise HarnessError(f"{found.root} is a folder of yours", "--purge deletes only folders that init made", f"delete it yourself: rm -r {found.root}")
+        raise HarnessError(
+            f"{found.root} is a folder of yours",
+            "--purge deletes only folders that init made",
+            f"delete it yourself: rm -r {found.root}",
+        )
     if purge and not yes and not _sure(f"Delete {found.root} and all that was learned there?"):
         raise click.Abort
     wiring.unwire(found, note)
@@ -132,7 +154,11 @@ def where_command(ctx: click.Context, skill: str | None, as_json: bool) -> None:
         folder = find.resolve(skill, skills, _learned(found.root))
         bases = [s for s in skills if s.folder == folder]
         learned = found.root / "skills" / folder
-        facts |= {"skill": folder, "bases": [{"source": s.source, "path": str(s.path)} for s in bases], "learned": str(learned) if learned.is_dir() else None}
+        facts |= {
+            "skill": folder,
+            "bases": [{"source": s.source, "path": str(s.path)} for s in bases],
+            "learned": str(learned) if learned.is_dir() else None,
+        }
     if as_json:
         print_json(facts)
         return
@@ -182,7 +208,13 @@ def settings_command(ctx: click.Context, name: str | None, value: str | None, as
         old = store.tree.read(SETTINGS)
         parsed = _parsed(value)
         text = settings.with_value((old or b"version: 1\n").decode("utf-8"), name, parsed)
-        store.commit(Tick("settings", f"{name} is {value}"[:150], [Replace(SETTINGS, text, sha256(old) if old is not None else ABSENT)]))
+        store.commit(
+            Tick(
+                "settings",
+                f"{name} is {value}"[:150],
+                [Replace(SETTINGS, text, sha256(old) if old is not None else ABSENT)],
+            )
+        )
         if as_json:
             print_json({name: parsed})
         else:

@@ -49,14 +49,21 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
     for text in state["notices"]:
         click.echo(f"  {shown(text)}")
     if state["pending"]:
-        click.echo(click.style("pending", bold=True) + "    changed behind the store's back; no effect until a person commits it")
+        click.echo(
+            click.style("pending", bold=True)
+            + "    changed behind the store's back; no effect until a person commits it"
+        )
         for one in state["pending"]:
             click.echo(f"  {one['state']} {shown(one['path'])}\n       {shown(one['next'])}")
     for one in state["problems"]:
-        click.echo(f"{click.style('problem', fg='red', bold=True)}    {shown(one['what'])}: {shown(one['why'])}\n           {shown(one['next'])}")
+        click.echo(
+            f"{click.style('problem', fg='red', bold=True)}    {shown(one['what'])}: {shown(one['why'])}\n           {shown(one['next'])}"
+        )
     click.echo(f"{click.style('signing', bold=True)}    {state['signing']}")
     if state["by_hand"]:
-        click.echo(f"{click.style('by hand', bold=True)}    {state['by_hand']} of the last 200 commits were made by hand: harness log --all")
+        click.echo(
+            f"{click.style('by hand', bold=True)}    {state['by_hand']} of the last 200 commits were made by hand: harness log --all"
+        )
     if verbose:
         _verbose(found, state)
     return code
@@ -72,7 +79,14 @@ def _verbose(found: object, state: dict[str, object]) -> None:
     times = report.hook_times(found)
     if times:
         click.echo(click.style("hooks", bold=True) + "      time in ms, start of the interpreter not included")
-        table([("event", "n", "p50", "p99"), *((event, str(t["n"]), f"{t['p50']:.1f}", f"{t['p99']:.1f}") for event, t in times.items())])
+        table(
+            [
+                ("event", "n", "p50", "p99"),
+                *((event, str(t["n"]), f"{t['p50']:.1f}", f"{t['p99']:.1f}") for event, t in times.items()),
+            ]
+        )
     with Store(found) as store:
         held = maintenance.count(store)
-    click.echo(f"{click.style('objects', bold=True)}    about {held['loose']} loose, {held['packs']} packs, {held['leftovers']} leftovers of killed git commands")
+    click.echo(
+        f"{click.style('objects', bold=True)}    about {held['loose']} loose, {held['packs']} packs, {held['leftovers']} leftovers of killed git commands"
+    )

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from harness import dispatch, redact
@@ -100,9 +100,14 @@ def gaps_of(store: Store, entry: queue.Entry) -> list[dict[str, Any]]:
     return [row for row in rows(store, FEEDBACK) if row["id"] in wanted]
 
 
+def fold(store: Store) -> dict[str, queue.Entry]:
+    """The queue as it stands, by skill."""
+    return queue.fold(rows(store, QUEUE), max_attempts=store.settings["regen"]["max_attempts"])
+
+
 def terms(store: Store) -> list[tuple[queue.Entry, controller.Terms]]:
     """Each open entry of the queue with its controller terms, highest u first."""
-    entries = [e for e in queue.fold(rows(store, QUEUE)).values() if e.state in ("open", "running")]
+    entries = [e for e in fold(store).values() if e.state in ("open", "running")]
     feedback = rows(store, FEEDBACK)
     now, gains = datetime.now(UTC), gains_of(store)
     found = []
@@ -115,8 +120,8 @@ def terms(store: Store) -> list[tuple[queue.Entry, controller.Terms]]:
 
 def due(store: Store) -> list[queue.Entry]:
     """The entries to regenerate now: over the threshold, not waiting for a retry, highest u first."""
-    now, threshold = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), store.settings["regen"]["threshold"]
-    return [e for e, t in terms(store) if t.u >= threshold and not (e.not_before and e.not_before > now)]
+    now, threshold = datetime.now(UTC), store.settings["regen"]["threshold"]
+    return [entry for entry, found in terms(store) if found.u >= threshold and entry.due(now)]
 
 
 def gains_of(store: Store) -> controller.Gains:
@@ -163,7 +168,11 @@ class _Regeneration:
             old = self.store.tree.read(self.path)
             try:
                 text = self._by_model(old, gaps) if model else self._folded(old, gaps)
-                if self.approve and self.settings["loader"]["review"] and not self.approve(self.skill, _text(old), text):
+                if (
+                    self.approve
+                    and self.settings["loader"]["review"]
+                    and not self.approve(self.skill, _text(old), text)
+                ):
                     self.out.waiting[self.skill] = "put off by a person"
                     return
                 self._land(old, text, gaps, model=model)
@@ -179,7 +188,9 @@ class _Regeneration:
         s, history = self.settings["regen"], rows(self.store, QUEUE)
         texts = {row["id"]: row["text"] for row in rows(self.store, FEEDBACK)}
         for area in sorted({queue.area(row["text"]) for row in gaps}):
-            if queue.escalation(history, self.skill, area, datetime.now(UTC), limit=s["area_limit"], days=s["area_days"], texts=texts):
+            if queue.escalation(
+                history, self.skill, area, datetime.now(UTC), limit=s["area_limit"], days=s["area_days"], texts=texts
+            ):
                 return area
         return None
 
@@ -192,7 +203,9 @@ class _Regeneration:
             f"{s['area_days']} days and still falls short. It is not patched again; a person should look at the skill itself.\n\n"
             f"Open gaps:\n\n{listed}\n\nWhen it is settled, delete this file and commit; new gaps open the queue again.\n"
         )
-        row = self._queue_row("escalate", reason=f"{area} was regenerated {s['area_limit']} times in {s['area_days']} days")
+        row = self._queue_row(
+            "escalate", reason=f"{area} was regenerated {s['area_limit']} times in {s['area_days']} days"
+        )
         writes: list[Write] = [Replace(name, text, ABSENT), Append(QUEUE, row)]
         self.store.commit(Tick("queue", f"{area} escalated to a person", writes, {"Skill": self.skill}))
         self.out.escalated.append(self.skill)
@@ -201,12 +214,16 @@ class _Regeneration:
     def _over_caps(self) -> str | None:
         today = datetime.now(UTC).strftime("%Y-%m-%d")
         calls = sum(row["op"] == "start" and str(row["ts"]).startswith(today) for row in rows(self.store, QUEUE))
-        text = self.store.git.text("log", f"--since={today}T00:00:00Z", "--format=%(trailers:key=Cost-USD,valueonly,separator=%x20)")
+        text = self.store.git.text(
+            "log", f"--since={today}T00:00:00Z", "--format=%(trailers:key=Cost-USD,valueonly,separator=%x20)"
+        )
         usd = sum(_number(word) for word in text.split())
         return dispatch.allowed(calls, usd, self.settings["dispatch"])
 
     def _folded(self, old: bytes | None, gaps: list[dict[str, Any]]) -> str:
-        return document.fold(_text(old) or None, self.skill, gaps, footer_of(self.store, self.skill), f"{datetime.now(UTC):%Y-%m-%d}")
+        return document.fold(
+            _text(old) or None, self.skill, gaps, footer_of(self.store, self.skill), f"{datetime.now(UTC):%Y-%m-%d}"
+        )
 
     def _by_model(self, old: bytes | None, gaps: list[dict[str, Any]]) -> str:
         footer = footer_of(self.store, self.skill)
@@ -235,7 +252,9 @@ class _Regeneration:
 
         from harness.skills import find
 
-        skills = find.find_all(self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env)
+        skills = find.find_all(
+            self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env
+        )
         found = next((s for s in reversed(skills) if s.folder == self.skill), None)
         return _text(files.read(found.path / "SKILL.md")) if found else ""
 
@@ -248,7 +267,12 @@ class _Regeneration:
         writes: list[Write] = [Replace(self.path, text, sha256(old) if old is not None else ABSENT), Append(QUEUE, row)]
         writes += self._origin()
         sessions = sorted({str(gap["session"]) for gap in gaps if gap.get("session")})
-        trailers = {"Skill": self.skill, "Closes": " ".join(ids), **({"Session": " ".join(sessions[:4])} if sessions else {}), **self._cost()}
+        trailers = {
+            "Skill": self.skill,
+            "Closes": " ".join(ids),
+            **({"Session": " ".join(sessions[:4])} if sessions else {}),
+            **self._cost(),
+        }
         body = "\n".join(f"- {gap['text'][:300]}" for gap in gaps[:20])
         landed = self.store.commit(Tick("regen", summary, writes, trailers, body))
         self.out.regenerated[self.skill] = (landed.commit or "")[:10]
@@ -264,12 +288,18 @@ class _Regeneration:
         place = f"skills/{self.skill}/origin.json"
         if self.store.tree.read(place) is not None or self.store.tree.read(f"skills/{self.skill}/SKILL.md") is not None:
             return []
-        skills = find.find_all(self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env)
+        skills = find.find_all(
+            self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env
+        )
         found = next((s for s in reversed(skills) if s.folder == self.skill), None)
         if found is None:
             return []
         base = files.read(found.path / "SKILL.md")
-        value = {"source": found.source, "path": str(found.path), "base_sha256": sha256(base) if base is not None else None}
+        value = {
+            "source": found.source,
+            "path": str(found.path),
+            "base_sha256": sha256(base) if base is not None else None,
+        }
         return [Replace(place, json.dumps(value, indent=1) + "\n", ABSENT)]
 
     def _cost(self) -> dict[str, str]:
@@ -281,10 +311,17 @@ class _Regeneration:
     def _fail(self, why: str) -> None:
         s = self.settings["regen"]
         attempt = self.entry.attempt + 1
-        wait = timedelta(minutes=s["backoff_minutes"] * 2 ** (attempt - 1))
-        reason = "given up" if attempt >= s["max_attempts"] else f"again after {(datetime.now(UTC) + wait):%Y-%m-%dT%H:%M:%SZ}"
+        reason = queue.retry(attempt, datetime.now(UTC), max_attempts=s["max_attempts"], minutes=s["backoff_minutes"])
         row = self._queue_row("failed", reason=reason, attempt=attempt, error=redact.scrub(why)[:500])
-        self.store.commit(Tick("queue", f"attempt {attempt} failed", [Append(QUEUE, row)], {"Skill": self.skill, **self._cost()}, why[:1000]))
+        self.store.commit(
+            Tick(
+                "queue",
+                f"attempt {attempt} failed",
+                [Append(QUEUE, row)],
+                {"Skill": self.skill, **self._cost()},
+                why[:1000],
+            )
+        )
         self.out.failed[self.skill] = why
         self.say(f"{self.skill}: attempt {attempt} failed: {why}")
 
@@ -292,7 +329,15 @@ class _Regeneration:
         row = self._queue_row(op, reason=reason, attempt=self.entry.attempt + (op == "start"))
         self.store.commit(Tick("queue", f"{op} {reason}".strip(), [Append(QUEUE, row)], {"Skill": self.skill}))
 
-    def _queue_row(self, op: str, *, reason: str = "", feedback: list[str] | None = None, attempt: int | None = None, error: str | None = None) -> dict[str, Any]:
+    def _queue_row(
+        self,
+        op: str,
+        *,
+        reason: str = "",
+        feedback: list[str] | None = None,
+        attempt: int | None = None,
+        error: str | None = None,
+    ) -> dict[str, Any]:
         ids = self.entry.feedback if feedback is None else feedback
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"id": ulid(), "ts": now, "skill": self.skill, "op": op, "feedback": list(ids), "reason": reason,

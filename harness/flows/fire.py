@@ -39,7 +39,9 @@ def payload(name: str, project: Path, **changes: Any) -> dict[str, Any]:
     """A recorded payload (``EVENT`` or ``EVENT-TOOL``) as it would be in ``project``; ``changes`` replace fields, mappings
     are merged."""
     text = (resources() / "hooks" / "payloads" / f"{name}.json").read_text("utf-8")
-    text = text.replace("@PROJECT@", json.dumps(str(project))[1:-1]).replace("@HOME@", json.dumps(str(project.parent))[1:-1])
+    text = text.replace("@PROJECT@", json.dumps(str(project))[1:-1]).replace(
+        "@HOME@", json.dumps(str(project.parent))[1:-1]
+    )
     value: dict[str, Any] = json.loads(text)
     for key, new in changes.items():
         value[key] = {**value[key], **new} if isinstance(new, dict) and isinstance(value.get(key), dict) else new
@@ -73,10 +75,17 @@ def fire(command: list[str], given: Mapping[str, Any], project: Path, env: Mappi
         env={**env, "CLAUDE_PROJECT_DIR": str(project)},
     )  # fmt: skip
     took = (time.monotonic() - start) * 1000
-    return Fired(command, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"), took)
+    return Fired(
+        command, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"), took
+    )
 
 
 def client_environment(env: Mapping[str, str], *, attended: bool) -> dict[str, str]:
     """``env`` as a hook of the client finds it."""
     kept = {k: v for k, v in env.items() if not k.startswith(("GIT_", "HARNESS_"))}
-    return {**kept, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ATTENDED": "1" if attended else "0", "CLAUDE_PID": str(os.getpid())}
+    return {
+        **kept,
+        "CLAUDECODE": "1",
+        "CLAUDE_CODE_SESSION_ATTENDED": "1" if attended else "0",
+        "CLAUDE_PID": str(os.getpid()),
+    }

@@ -93,7 +93,9 @@ def _git_init(root: Path) -> None:
     command = ["git", "-c", "init.defaultBranch=main", "init", "--quiet", "--template=", str(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment(os.environ))
     if done.returncode:
-        raise CannotInstall(f"cannot make a repository in {root}", done.stderr.strip(), "run `git --version` and `harness doctor`")
+        raise CannotInstall(
+            f"cannot make a repository in {root}", done.stderr.strip(), "run `git --version` and `harness doctor`"
+        )
 
 
 def _exclude(code: Path, say: Say) -> None:

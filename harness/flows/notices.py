@@ -29,12 +29,27 @@ def notices(store: Store) -> dict[str, Any]:
     told = []
     for entry in entries.values():
         if entry.state == "escalated":
-            told.append({"id": f"escalated-{entry.skill}-{entry.opened}", "text": f"the loader of {entry.skill} keeps missing the same area; a person should look: state/regen/escalations/"})
+            told.append(
+                {
+                    "id": f"escalated-{entry.skill}-{entry.opened}",
+                    "text": f"the loader of {entry.skill} keeps missing the same area; a person should look: state/regen/escalations/",
+                }
+            )
         elif entry.state == "failed":
-            told.append({"id": f"failed-{entry.skill}-{entry.opened}", "text": f"regenerating the loader of {entry.skill} failed ({entry.error}); see `harness regen status`"})
+            told.append(
+                {
+                    "id": f"failed-{entry.skill}-{entry.opened}",
+                    "text": f"regenerating the loader of {entry.skill} failed ({entry.error}); see `harness regen status`",
+                }
+            )
     waiting = list(deferred.waiting(store.runtime))
     if waiting:
-        told.append({"id": f"deferred-{waiting[0].tick.id}", "text": f"{len(waiting)} tick(s) wait since {waiting[0].since}: {waiting[0].why}"})
+        told.append(
+            {
+                "id": f"deferred-{waiting[0].tick.id}",
+                "text": f"{len(waiting)} tick(s) wait since {waiting[0].since}: {waiting[0].why}",
+            }
+        )
     return {
         "notices": told,
         "quarantine": _unread(store),
@@ -46,7 +61,14 @@ def notices(store: Store) -> dict[str, Any]:
 def _unread(store: Store) -> list[dict[str, Any]]:
     since = (datetime.now(UTC) - timedelta(days=_TOLD_DAYS)).strftime("%Y-%m-%dT%H:%M:%SZ")
     new = [row for row in rows(store, _QUARANTINE) if str(row.get("ts", "")) >= since][-20:]
-    return [{"id": row["id"], "session": row.get("session"), "text": f"{row['position']}: {row['text'][:200]!r}: {row['reason']}"} for row in new]
+    return [
+        {
+            "id": row["id"],
+            "session": row.get("session"),
+            "text": f"{row['position']}: {row['text'][:200]!r}: {row['reason']}",
+        }
+        for row in new
+    ]
 
 
 def _names(store: Store) -> dict[str, Any]:
@@ -54,5 +76,8 @@ def _names(store: Store) -> dict[str, Any]:
     known = dict(snapshot.now(store.workspace).get("skills", {}))
     for skill in find.find_all(store.workspace.root, store.workspace.project, Path.home(), os.environ):
         if skill.folder in known:
-            known[skill.folder] = {**known[skill.folder], "names": sorted({*known[skill.folder].get("names", []), *skill.names})}
+            known[skill.folder] = {
+                **known[skill.folder],
+                "names": sorted({*known[skill.folder].get("names", []), *skill.names}),
+            }
     return known

@@ -53,7 +53,12 @@ class Observed:
 
     def line(self) -> str:
         """The pass in one line; empty when there was nothing."""
-        parts = [(self.runs, "run"), (self.feedback, "feedback line"), (len(self.fixes), "inline fix"), (len(self.quarantined), "unreadable line")]
+        parts = [
+            (self.runs, "run"),
+            (self.feedback, "feedback line"),
+            (len(self.fixes), "inline fix"),
+            (len(self.quarantined), "unreadable line"),
+        ]
         told = [f"{n} {name}{'' if n == 1 else 'es' if name.endswith('x') else 's'}" for n, name in parts if n]
         return ", ".join(told) + (f" (deferred: {self.deferred})" if self.deferred else "")
 
@@ -125,14 +130,19 @@ class _Pass:
             for number, line in enumerate(payload.get("lines") or []):
                 self._message_line(str(line), payload, f"{event.key}:{number}")
         elif payload.get("tool_name") == "Bash":
-            command = payload.get("tool_input", {}).get("command") if isinstance(payload.get("tool_input"), dict) else None
+            command = (
+                payload.get("tool_input", {}).get("command") if isinstance(payload.get("tool_input"), dict) else None
+            )
             self.bash.append((str(command or ""), payload.get("session_id")))
         elif event.kind == "PostToolUse":
             self._edit(payload)
 
     def _run(self, event: spool.Event) -> None:
         p = event.payload
-        row = {key: p.get(key) for key in ("skill", "session", "turn", "agent_id", "via", "base_sha256", "overlay_sha256", "loader_sha256")}
+        row = {
+            key: p.get(key)
+            for key in ("skill", "session", "turn", "agent_id", "via", "base_sha256", "overlay_sha256", "loader_sha256")
+        }
         row |= {"id": stable_ulid(_milliseconds(p.get("ts")), event.key), "ts": _time(p.get("ts"))}
         if row["base_sha256"] is None and (found := self._base_of(str(row["skill"]))):
             row["base_sha256"] = sha256(found)
@@ -142,10 +152,14 @@ class _Pass:
         return next((files.read(s.path / "SKILL.md") for s in reversed(self.skills) if s.folder == folder), None)
 
     def _message_line(self, text: str, payload: Mapping[str, Any], key: str) -> None:
-        for line in feedback.from_message(text):
-            row_id = stable_ulid(_milliseconds(payload.get("ts")), key)  # a message may be taken twice, after a crash
+        session, position = payload.get("session"), f"message {payload.get('turn') or ''}".strip()
+        row_id = stable_ulid(_milliseconds(payload.get("ts")), key)  # a message may be taken twice, after a crash
+        unread: list[tuple[str, feedback.BadFeedback]] = []
+        for line in feedback.from_message(text, lambda bare, why: unread.append((bare, why))):
             if not self._is_known(FEEDBACK, row_id):
-                self._feedback(line, text.encode(), payload.get("session"), f"message {payload.get('turn') or ''}".strip(), key, row_id)
+                self._feedback(line, text.encode("utf-8", "replace"), session, position, key, row_id)
+        for bare, why in unread:
+            self._quarantine("message", position, bare.encode("utf-8", "replace"), str(why), session, key)
 
     def _edit(self, payload: Mapping[str, Any]) -> None:
         """An agent's own edit of a loader: the event names the file and the text; that text goes onto the committed one."""
@@ -193,7 +207,9 @@ class _Pass:
             return
         self._feedback(line, data, session, f"{name} line {number}", f"{path}:{number}:{text}", ulid())
 
-    def _feedback(self, line: feedback.Line, data: bytes, session: str | None, position: str, key: str, row_id: str) -> None:
+    def _feedback(
+        self, line: feedback.Line, data: bytes, session: str | None, position: str, key: str, row_id: str
+    ) -> None:
         try:
             skill = find.resolve(line.skill, self.skills, self.learned)
         except find.UnknownSkill as error:
@@ -202,8 +218,17 @@ class _Pass:
         self.lines.append(_Said(line, skill, session, position, row_id))
 
     def _quarantine(self, source: str, position: str, data: bytes, reason: str, session: str | None, key: str) -> None:
-        text = redact.scrub("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in data[:2000].decode("utf-8", "replace")))[:4000]
-        row = {"id": stable_ulid(0, key), "ts": _time(None), "source": source[:500], "position": position[:100], "text": text, "reason": redact.scrub(reason)[:500]}
+        text = redact.scrub(
+            "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in data[:2000].decode("utf-8", "replace"))
+        )[:4000]
+        row = {
+            "id": stable_ulid(0, key),
+            "ts": _time(None),
+            "source": source[:500],
+            "position": position[:100],
+            "text": text,
+            "reason": redact.scrub(reason)[:500],
+        }
         if self._add(QUARANTINE, row | {"session": session}, position, session):
             self.out.quarantined.append(f"{position}: {reason}")
 
@@ -224,7 +249,9 @@ class _Pass:
         if path not in self.known:
             parts = self.tree.parts(path)[-2:]
             self.known[path] = b"".join(self.tree.read(part) or b"" for part in parts)
-        return f'"id":"{row_id}"'.encode() in self.known[path] or any(a.path == path and a.row["id"] == row_id for a in self.rows)
+        return f'"id":"{row_id}"'.encode() in self.known[path] or any(
+            a.path == path and a.row["id"] == row_id for a in self.rows
+        )
 
     # --- going out ---------------------------------------------------------------------------------------------
 
@@ -252,18 +279,26 @@ class _Pass:
     def _fix_tick(self, fix: _Fix) -> Tick | None:
         old = self.tree.read(fix.path)
         write = Replace(fix.path, fix.text, sha256(old) if old is not None else ABSENT)
-        trailers = {"Skill": fix.skill, **({"Session": fix.session} if fix.session else {}), **({"Turn": fix.turn} if fix.turn else {})}
+        trailers = {
+            "Skill": fix.skill,
+            **({"Session": fix.session} if fix.session else {}),
+            **({"Turn": fix.turn} if fix.turn else {}),
+        }
         rows: list[Append] = []
         used: list[_Said] = []
         body = ""
-        for said in [s for s in self.lines if s.skill == fix.skill and s.line.tag == "FIXED" and s.session in (None, fix.session)]:
+        for said in [
+            s for s in self.lines if s.skill == fix.skill and s.line.tag == "FIXED" and s.session in (None, fix.session)
+        ]:
             row = self._row(said, claimed=False)
             used.append(said)
             rows.append(Append(FEEDBACK, row))
             trailers["Feedback"] = " ".join(filter(None, (trailers.get("Feedback"), row["id"])))
             body = body or row["text"]
         count = _changed(_text(old), fix.text)
-        tick = Tick("fix", f"{count} line{'' if count == 1 else 's'} of the loader, inline", [write, *rows], trailers, body)
+        tick = Tick(
+            "fix", f"{count} line{'' if count == 1 else 's'} of the loader, inline", [write, *rows], trailers, body
+        )
         refused = gate.check(tick, self.tree.read, self._rules())
         if refused:
             self._refused_fix(fix, refused)
@@ -275,25 +310,48 @@ class _Pass:
     def _refused_fix(self, fix: _Fix, refused: list[Refusal]) -> None:
         """An edit that passed no gate on its way (made where no hook ran): it stays a pending change, and is said."""
         key = f"fix:{fix.path}:{sha256(fix.text.encode('utf-8', 'replace'))}"
-        self._quarantine(fix.path, "inline fix", fix.text.encode("utf-8", "replace")[-500:], refused[0].line(), fix.session, key)
+        self._quarantine(
+            fix.path, "inline fix", fix.text.encode("utf-8", "replace")[-500:], refused[0].line(), fix.session, key
+        )
 
     def _feedback_rows(self, fixed: set[str]) -> list[Append]:
         out: list[Append] = []
         gaps: dict[str, list[str]] = {}
         for said in self.lines:
-            claimed = said.line.tag == "FIXED" and said.skill not in fixed and not self._fixed_before(said.skill, said.session)
+            claimed = (
+                said.line.tag == "FIXED"
+                and said.skill not in fixed
+                and not self._fixed_before(said.skill, said.session)
+            )
             row = self._row(said, claimed=claimed)
             out.append(Append(FEEDBACK, row))
             if said.line.tag == "LOGGED" or claimed:
                 gaps.setdefault(said.skill, []).append(row["id"])
         self.out.feedback += len(out)
         for skill, ids in gaps.items():
-            row = {"id": ulid(), "ts": _time(None), "skill": skill, "op": "enqueue", "feedback": ids, "reason": "logged gap", "attempt": 0, "error": None, "tick": None}
+            row = {
+                "id": ulid(),
+                "ts": _time(None),
+                "skill": skill,
+                "op": "enqueue",
+                "feedback": ids,
+                "reason": "logged gap",
+                "attempt": 0,
+                "error": None,
+                "tick": None,
+            }
             out.append(Append(QUEUE, row))
         return out
 
     def _row(self, said: _Said, *, claimed: bool) -> dict[str, Any]:
-        row = feedback.row(said.line, id=said.id, ts=_time(said.line.ts), skill=said.skill, session=said.session, position=said.position)
+        row = feedback.row(
+            said.line,
+            id=said.id,
+            ts=_time(said.line.ts),
+            skill=said.skill,
+            session=said.session,
+            position=said.position,
+        )
         row["text"] = redact.scrub(row["text"])
         return row | {"claimed_fixed": True} if claimed else row
 
@@ -301,15 +359,28 @@ class _Pass:
         """Whether an inline fix of this loader was committed earlier in the session (in the last day, when it has no name)."""
         if self.tree.commit is None:
             return False
-        text = self.store.git.text("log", "-20", "--since=1 day ago", "--format=%(trailers:key=Kind,valueonly,separator=) %(trailers:key=Session,valueonly,separator=)", "HEAD", "--", f"skills/{skill}/AGENTS.md")
-        return any(line.split() and line.split()[0] == "fix" and (session is None or session in line) for line in text.splitlines())
+        text = self.store.git.text(
+            "log",
+            "-20",
+            "--since=1 day ago",
+            "--format=%(trailers:key=Kind,valueonly,separator=) %(trailers:key=Session,valueonly,separator=)",
+            "HEAD",
+            "--",
+            f"skills/{skill}/AGENTS.md",
+        )
+        return any(
+            line.split() and line.split()[0] == "fix" and (session is None or session in line)
+            for line in text.splitlines()
+        )
 
     def _summary(self) -> str:
         names = sorted({said.skill for said in self.lines})
         return (self.out.line() or "the log") + (f" ({', '.join(names)})" if names else "")
 
     def _trailers(self) -> dict[str, str]:
-        sessions = {said.session for said in self.lines if said.session} | {str(a.row["session"]) for a in self.rows if a.row.get("session")}
+        sessions = {said.session for said in self.lines if said.session} | {
+            str(a.row["session"]) for a in self.rows if a.row.get("session")
+        }
         return {"Session": " ".join(sorted(sessions)[:4])} if sessions else {}
 
 

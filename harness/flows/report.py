@@ -45,7 +45,13 @@ def status(workspace: Workspace) -> dict[str, Any]:
 
 
 def _kept(kept: Any) -> dict[str, str]:
-    return {"tick": kept.tick.id, "kind": kept.tick.kind, "summary": kept.tick.summary, "since": kept.since, "why": kept.why}
+    return {
+        "tick": kept.tick.id,
+        "kind": kept.tick.kind,
+        "summary": kept.tick.summary,
+        "since": kept.since,
+        "why": kept.why,
+    }
 
 
 def _count(folder: Path) -> int:
@@ -55,12 +61,18 @@ def _count(folder: Path) -> int:
         return 0
 
 
-def _git_facts(workspace: Workspace, now: dict[str, Any], problems: list[dict[str, str]]) -> tuple[list[dict[str, str]], int]:
+def _git_facts(
+    workspace: Workspace, now: dict[str, Any], problems: list[dict[str, str]]
+) -> tuple[list[dict[str, str]], int]:
     """Pending changes (files that differ from the last commit), and how many commits came that the store did not make."""
     code, text = quick(workspace.root, "status", "--porcelain=v1", "-z", "-uall", "--no-renames")
     if code != 0:
         last = text.strip().splitlines()[-1] if text.strip() else f"exit code {code}"
-        todo = f"git config --global --add safe.directory {workspace.root}" if "dubious ownership" in text else "harness doctor"
+        todo = (
+            f"git config --global --add safe.directory {workspace.root}"
+            if "dubious ownership" in text
+            else "harness doctor"
+        )
         problems.append({"what": "git cannot read the workspace", "why": last, "next": todo})
         return [], 0
     pending = []
@@ -118,7 +130,11 @@ def hook_times(workspace: Workspace) -> dict[str, dict[str, float]]:
     out = {}
     for event, values in sorted(by_event.items()):
         values.sort()
-        out[event] = {"n": len(values), "p50": values[len(values) // 2], "p99": values[min(len(values) - 1, len(values) * 99 // 100)]}
+        out[event] = {
+            "n": len(values),
+            "p50": values[len(values) // 2],
+            "p99": values[min(len(values) - 1, len(values) * 99 // 100)],
+        }
     return out
 
 
@@ -145,28 +161,64 @@ def _signing(workspace: Workspace, now: dict[str, Any]) -> str:
     wanted = code == 0 and value.strip() == "true"
     if now.get("settings", {}).get("sign"):
         return "ticks are signed (setting `sign`)"
-    return "ticks are not signed, although commit.gpgsign is on; `harness settings sign true` signs them" if wanted else "ticks are not signed"
+    return (
+        "ticks are not signed, although commit.gpgsign is on; `harness settings sign true` signs them"
+        if wanted
+        else "ticks are not signed"
+    )
 
 
 def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dict[str, str]]) -> None:
     for name in _IN_THE_MIDDLE:
         if (workspace.git_dir / name).exists():
-            problems.append({"what": "ticks wait", "why": f"{name} exists: git is in the middle of something in the workspace", "next": "finish it; ticks land by themselves then"})
+            problems.append(
+                {
+                    "what": "ticks wait",
+                    "why": f"{name} exists: git is in the middle of something in the workspace",
+                    "next": "finish it; ticks land by themselves then",
+                }
+            )
     index = workspace.git_dir / "index.lock"
     for lock in (index, workspace.git_dir / "HEAD.lock"):
         with contextlib.suppress(OSError):
             age = time.time() - lock.stat().st_mtime
             if age > _STALE_SECONDS or lock == index:
-                problems.append({"what": "ticks wait", "why": f"{lock} exists, {_age(age)} old; {_held(lock)}", "next": f"if no git command runs there: rm {_quoted(str(lock))}"})
+                problems.append(
+                    {
+                        "what": "ticks wait",
+                        "why": f"{lock} exists, {_age(age)} old; {_held(lock)}",
+                        "next": f"if no git command runs there: rm {_quoted(str(lock))}",
+                    }
+                )
     if out["deferred"]:
         first = out["deferred"][0]
-        problems.append({"what": f"{len(out['deferred'])} tick(s) deferred since {first['since']}", "why": first["why"], "next": "they land with the next tick"})
+        problems.append(
+            {
+                "what": f"{len(out['deferred'])} tick(s) deferred since {first['since']}",
+                "why": first["why"],
+                "next": "they land with the next tick",
+            }
+        )
     for one in out["refused"]:
-        problems.append({"what": f"a deferred tick no longer passes: {one['summary']}", "why": one["why"], "next": f"read it in {workspace.runtime / 'refused' / (one['tick'] + '.json')}"})
+        problems.append(
+            {
+                "what": f"a deferred tick no longer passes: {one['summary']}",
+                "why": one["why"],
+                "next": f"read it in {workspace.runtime / 'refused' / (one['tick'] + '.json')}",
+            }
+        )
     for path, why in out["unaccepted"].items():
-        problems.append({"what": f"{path} was committed by hand and is not in force", "why": why, "next": "correct it and commit again"})
+        problems.append(
+            {
+                "what": f"{path} was committed by hand and is not in force",
+                "why": why,
+                "next": "correct it and commit again",
+            }
+        )
     if not out["commit"]:
-        problems.append({"what": "nothing is in force", "why": "the snapshot is missing or unreadable", "next": "harness init"})
+        problems.append(
+            {"what": "nothing is in force", "why": "the snapshot is missing or unreadable", "next": "harness init"}
+        )
     if out["hook_errors"]:
         stamp = out["hook_errors"][-1].split(" ")[0]
         if _recent(stamp):

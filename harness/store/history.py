@@ -11,7 +11,7 @@ from harness.errors import USAGE, HarnessError
 from harness.store.git import Git, GitError
 
 LESSONS: Final = ("fix", "regen", "tune", "improve", "consolidate", "member", "distill", "undo")
-_FIELDS: Final = "%H%x00%h%x00%P%x00%an%x00%aI%x00%B%x00"
+_FIELDS: Final = ("%H", "%h", "%P", "%an", "%aI", "%B")
 
 
 class NoSuchTick(HarnessError):
@@ -49,23 +49,28 @@ def entries(
     git: Git, *, paths: Sequence[str] = (), since: str | None = None, start: str = "HEAD", limit: int | None = None
 ) -> Iterator[Entry]:
     """The commits from ``start`` back, newest first, as they are read; ``since`` is any date that git understands."""
-    args = ["log", "-z", "--abbrev=4", f"--format={_FIELDS}"]
+    args = ["log", "-z", "--abbrev=4", "--format=" + "%x00".join(_FIELDS)]
     args += [f"--since={since}"] if since else []
     args += [f"-{limit}"] if limit else []
     with git.start(*args, start, "--", *paths) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdin.close()
+        fields: list[bytes] = []
         pending = b""
         while chunk := process.stdout.read1(65536):  # type: ignore[attr-defined]
-            *whole, pending = (pending + chunk).split(b"\0\0")
-            yield from (_entry(one) for one in whole)
+            *whole, pending = (pending + chunk).split(b"\0")
+            for one in whole:  # every field ends in a NUL, and no field can hold one
+                fields.append(one)
+                if len(fields) == len(_FIELDS):
+                    yield _entry(fields)
+                    fields = []
         stderr = process.stderr.read().decode("utf-8", "replace")
     if process.returncode and "does not have any commits" not in stderr and "ambiguous argument 'HEAD'" not in stderr:
         raise GitError(args, process.returncode, stderr)
 
 
-def _entry(data: bytes) -> Entry:
-    commit, short, parents, author, ts, message = data.decode("utf-8", "replace").strip("\0").split("\0", 5)
+def _entry(fields: Sequence[bytes]) -> Entry:
+    commit, short, parents, author, ts, message = (one.decode("utf-8", "replace") for one in fields)
     subject, _, rest = message.strip().partition("\n")
     *body, last = rest.strip().split("\n\n")
     found = dict(_trailer(line) for line in last.splitlines()) if _is_trailers(last) else {}
@@ -83,9 +88,9 @@ def _trailer(line: str) -> tuple[str, str]:
 
 
 def find(git: Git, name: str) -> Entry:
-    """The commit that ``name`` stands for: a git hash, or a tick's id (whole, or its beginning or end); raises NoSuchTick."""
-    if re.fullmatch(r"[0-9a-f]{4,64}", name.lower()):
-        code = git.text("rev-parse", "--verify", "-q", f"{name.lower()}^{{commit}}", ok=(0, 1, 128))
+    """The commit that ``name`` stands for: a git revision (``a7f3``, ``HEAD~1``), or a tick's id (whole, or its beginning or end); raises NoSuchTick."""
+    if re.fullmatch(r"(?!-)[\w./~^@{}-]{1,200}", name):
+        code = git.text("rev-parse", "--verify", "-q", f"{name}^{{commit}}", ok=(0, 1, 128))
         if code:
             return next(entries(git, start=code, limit=1))
     if re.fullmatch(r"[0-9A-Za-z]{4,26}", name):

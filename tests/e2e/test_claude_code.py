@@ -1,0 +1,173 @@
+"""The whole loop with the real client: what the model logs comes back to the model, and lies in git in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import QUIET, TOP, Project, bash, claude_bin, use, write
+
+GAP = "selector for the date field was missing"
+
+
+def learned(project: Project, skill: str = "demo", text: str = GAP) -> None:
+    """Have one gap logged and folded into the skill's loader, as a person would from a terminal."""
+    project.harness("feedback", skill, text)
+    project.harness("drain", "--quiet")
+    assert text in project.git("show", f"HEAD:skills/{skill}/AGENTS.md")
+
+
+def test_feedback_of_the_model_ends_as_a_loader_in_git_and_comes_back(project: Project) -> None:
+    line = f"demo: {GAP} [LOGGED]"
+    run = project.claude([[use("demo")], [bash(f"echo '{line}' >> '{project.log}'")], ["All done."]])
+    assert run.done.stdout.strip() == "All done."
+    project.eventually(lambda: "regen(demo)" in project.git("log", "--format=%s"))
+    assert GAP in project.git("show", "HEAD:skills/demo/AGENTS.md")
+    (row,) = project.rows("runs")
+    assert (row["skill"], row["via"]) == ("demo", "model")
+    (feedback,) = project.rows("feedback")
+    assert (feedback["skill"], feedback["session"]) == ("demo", row["session"])
+    again = project.claude([[use("demo")], ["ok"]])
+    assert again.saw(GAP) == [1]
+    assert again.saw("notes written by agents") == [1]
+    assert project.hook_errors == ""
+
+
+def test_a_line_at_the_end_of_the_last_message_needs_no_tool(project: Project) -> None:
+    project.claude([[use("demo")], [f"Done.\n\nharness-feedback: demo: {GAP} [LOGGED]"]])
+    project.eventually(lambda: "regen(demo)" in project.git("log", "--format=%s"))
+    (feedback,) = project.rows("feedback")
+    assert feedback["text"] == GAP
+
+
+def test_the_command_asks_for_no_permission(project: Project) -> None:
+    run = project.claude([[bash(f"harness feedback demo '{GAP}'")], ["ok"]], "do it", "--allowedTools", "Read")
+    assert run.saw("requires approval") == []
+    project.eventually(lambda: project.rows("feedback"))
+
+
+def test_a_typed_skill_gets_what_was_learned(project: Project) -> None:
+    learned(project)
+    run = project.claude([["ok"]], "/demo now")
+    assert run.saw(GAP) == [0]
+    assert run.saw("BODY-OF-demo") == [0]
+    body = json.dumps(run.requests[0]["body"])
+    assert body.count("notes written by agents") == 1  # the prompt names the skill too, and that is the same skill
+    project.eventually(lambda: [row["via"] for row in project.rows("runs")] == ["typed"])
+
+
+def test_a_skill_named_in_the_prompt(project: Project) -> None:
+    learned(project)
+    assert project.claude([["ok"]], "please use demo for this").saw(GAP) == [0]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_fork_gets_what_was_learned_itself(project: Project, typed: bool) -> None:
+    learned(project, "forked")
+    lanes = [{"name": "fork", "match": "BODY-OF-forked", "turns": [["fork result"]]}]
+    turns = [["done"]] if typed else [[use("forked")], ["done"]]
+    run = project.claude(turns, "/forked now" if typed else "do it", lanes=lanes)
+    assert run.saw(GAP, "fork") == [0]
+    if not typed:
+        assert run.saw(GAP) == []
+    body = next(request["body"] for request in run.requests if request["lane"] == "fork")
+    assert json.dumps(body).count("notes written by agents") == 1
+    via = "typed" if typed else "forked"
+    project.eventually(lambda: [row["via"] for row in project.rows("runs")] == [via])
+
+
+def test_another_subagent_gets_nothing(project: Project) -> None:
+    learned(project)
+    agent = {"description": "c", "prompt": "COUNT-THEM", "subagent_type": "general-purpose", "run_in_background": False}
+    lanes = [{"name": "sub", "match": "COUNT-THEM", "turns": [["three"]]}]
+    run = project.claude([[use("demo")], [{"tool": "Agent", "input": agent}], ["ok"]], lanes=lanes)
+    assert run.saw("COUNT-THEM", "sub") == [0]
+    assert run.saw(GAP, "sub") == []
+
+
+def test_a_stop_that_asks_does_so_once(project: Project) -> None:
+    learned(project)
+    project.harness("settings", "loader.duty", "ask")
+    run = project.claude([[use("demo")], ["first"], [f"harness-feedback: demo: {GAP} again [LOGGED]"], ["third"]])
+    assert run.saw("each that did, end your message") == [2]
+    assert len([request for request in run.requests if request["lane"] == "main"]) == 3
+    project.eventually(lambda: len(project.rows("feedback")) == 2)
+
+
+def test_an_agent_is_told_why_it_may_not_write(project: Project) -> None:
+    path = project.root / "state" / "harness.yaml"
+    before = path.read_bytes()
+    run = project.claude([[write(path)], [write(project.folder / "a.txt")], ["ok"]])
+    assert run.saw("PreToolUse:Write hook error") == [1, 2]
+    assert path.read_bytes() == before
+    assert (project.folder / "a.txt").read_text() == "x"
+    times = (project.runtime / "hook-times.log").read_text()
+    assert times.count("PreToolUse") == 1  # the client's own filter: a file elsewhere starts nothing
+
+
+def test_twenty_calls_at_once_lose_nothing(project: Project) -> None:
+    calls = [bash(f"echo 'demo: gap number {number:02} [LOGGED]' >> '{project.log}'") for number in range(20)]
+    project.claude([calls, ["ok"]])
+    texts = [f"gap number {number:02}" for number in range(20)]
+    project.eventually(lambda: sorted(row["text"] for row in project.rows("feedback")) == texts)
+
+
+def test_a_client_that_the_harness_started_leaves_nothing(project: Project) -> None:
+    line = f"harness-feedback: demo: {GAP} [LOGGED]"
+    before = project.git("rev-parse", "HEAD")
+    project.claude([[use("demo")], [line]], HARNESS_LINEAGE="01J")
+    assert sorted(path.name for path in (project.runtime / "spool").iterdir()) == []
+    assert not (project.runtime / "hook-times.log").exists()
+    assert project.git("rev-parse", "HEAD") == before
+
+
+def test_the_plugin_validates_strictly(tmp_path: Path) -> None:
+    if claude_bin() is None:
+        pytest.skip("Claude Code is not installed (set CLAUDE_BIN)")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | QUIET
+    command = [str(claude_bin()), "plugin", "validate", "--strict", str(TOP)]
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_plugin_does_the_same_without_settings(project: Project) -> None:
+    learned(project)
+    (project.folder / ".claude" / "settings.local.json").unlink()
+    plugin = project.base / "plugin"
+    plugin.mkdir()
+    for part in (".claude-plugin", "hooks"):
+        shutil.copytree(TOP / part, plugin / part)
+    line = f"demo: {GAP}, seen by the plugin [LOGGED]"
+    turns = [[use("demo")], [bash(f"echo '{line}' >> '{project.log}'")], [write(project.root / "x.md")], ["ok"]]
+    run = project.claude(turns, "do it", "--plugin-dir", str(plugin))
+    assert run.saw(GAP)[0] == 1
+    assert run.saw("PreToolUse:Write hook error")
+    project.eventually(lambda: len(project.rows("feedback")) == 2)
+
+
+def test_registered_twice_counts_once(project: Project) -> None:
+    plugin = project.base / "plugin"
+    plugin.mkdir()
+    for part in (".claude-plugin", "hooks"):
+        shutil.copytree(TOP / part, plugin / part)
+    project.claude([[use("demo")], ["harness-feedback: demo: x [LOGGED]"]], "do it", "--plugin-dir", str(plugin))
+    project.eventually(lambda: project.rows("feedback") and project.rows("runs"))
+    project.harness("drain", "--quiet")
+    assert len(project.rows("feedback")) == 1
+    assert len(project.rows("runs")) == 1
+
+
+def test_shared_settings_do_their_work_through_the_launcher(project: Project) -> None:
+    learned(project)
+    project.harness("uninstall")
+    project.harness("init", "--shared")
+    text = (project.folder / ".claude" / "settings.json").read_text()
+    assert str(project.base) not in text
+    run = project.claude([[use("demo")], [write(project.root / "x.md")], ["ok"]])
+    assert run.saw(GAP)[0] == 1
+    assert run.saw("PreToolUse:Write hook error")
