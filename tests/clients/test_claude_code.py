@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from harness.clients import context
 from harness.clients.claude_code import EVENTS
+from harness.clients.runtime import Runtime
 
 from .places import PAYLOADS, SESSION, Place, sha
 
@@ -450,11 +454,19 @@ def test_what_a_stop_starts(place: Place, attended: str, on: str, verb: str) -> 
 
 
 def test_the_end_of_a_session_starts_the_drain(place: Place) -> None:
-    """H-33, H-40: queued notes stay whole whatever happens to the hook."""
-    for _ in range(20):
-        place.learn("aeo")
-    assert place.hook("H-33.json").silent
-    assert place.spawned()[0]["argv"][2] == "drain"
+    """H-33, H-40: the client kills the hook's process group; the drain lives on, and what is queued stays whole."""
+    for number in range(200):
+        Runtime(str(place.root), str(place.runtime), {}).note("skill", skill="aeo", session=SESSION, turn=str(number))
+    hook = subprocess.Popen(
+        place.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=place.env(), start_new_session=True
+    )
+    out, _ = hook.communicate(place.bytes_of("H-33.json"))
+    with suppress(ProcessLookupError):
+        os.killpg(hook.pid, signal.SIGKILL)
+    assert (hook.returncode, out) == (0, b"")
+    (started,) = place.spawned()
+    assert started["argv"][2] == "drain"
+    assert sorted(int(note["turn"]) for note in place.notes) == list(range(200))
 
 
 def test_a_subagents_stop(place: Place) -> None:

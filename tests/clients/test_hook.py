@@ -61,6 +61,13 @@ def test_a_client_update(place: Place) -> None:
     assert (place.runtime / "sessions").exists()
 
 
+def test_a_call_that_was_denied_leaves_nothing(place: Place) -> None:
+    """H-10: no hook is registered for a batch, and one that comes all the same is no success of anything."""
+    assert place.hook("PreToolUse-Bash.json").silent
+    assert place.hook("H-10.json").silent
+    assert list(place.spool.iterdir()) == []
+
+
 def test_events_of_other_clients(place: Place) -> None:
     """H-24: ignored with a reason, never taken for one of this client's."""
     env = place.env(GEMINI_SESSION_ID="g")
