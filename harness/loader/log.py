@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fresh:
-    """``lines`` that are new, as (line number on disk, bytes without the line feed); ``committed`` is what to commit now;
-    ``rewritten`` says that the file on disk no longer begins with what was committed."""
+    """What a look at the log found.
+
+    ``lines`` are new, as (line number on disk, bytes without the line feed); ``committed`` is what to commit now;
+    ``rewritten`` says that the file on disk no longer begins with what was committed.
+    """
 
     lines: list[tuple[int, bytes]]
     committed: bytes
@@ -21,7 +24,7 @@ class Fresh:
 
 
 def fresh(committed: bytes, disk: bytes) -> Fresh:
-    """The lines of ``disk`` that are not in ``committed`` yet. A last line without its line feed is still being written.
+    """The lines of ``disk`` that are not in ``committed`` yet; a last one without its line feed is still being written.
 
     A file that was truncated, edited or put back to an older state is read by its lines: those that are not committed
     are new, and are added to the commit, which itself stays append-only.
