@@ -128,7 +128,9 @@ def packaged_files() -> dict[str, str]:
         out[f"schemas/{path.name}"] = f"schemas/{path.name}"
     for name in ("state/harness.yaml", "state/regen/footer.md", "state/regen/drain.sh"):
         out[name] = name
-    return {path: (home / source).read_text("utf-8") for path, source in out.items()}
+    texts = {path: (home / source).read_text("utf-8") for path, source in out.items()}
+    # The log is there from the start: an agent's `echo … >>` into a folder that isn't would be lost.
+    return {**texts, "state/log/loader-feedback.log": ""}
 
 
 def _tick(store: Store) -> Tick:
