@@ -26,7 +26,7 @@ from harness.store.faults import point
 from harness.store.tick import ABSENT, Append, Replace, Tick, Write, sha256
 
 FOOTER: Final = "state/regen/footer.md"
-MAINTENANCE_TICKS: Final = 1000
+MOST_GAPS: Final = 60
 _ROUNDS: Final = 20
 
 Say = Callable[[str], None]
@@ -73,15 +73,15 @@ def _round(store: Store, env: Mapping[str, str], say: Say, approve: Approve | No
         return
     budget = store.settings["drain"]["budget"]
     until, left = time.monotonic() + budget["seconds"], budget["regens"]
-    for entry in due(store):
+    # Asked anew after each: a skill with more gaps than one brief holds comes up again, and hooks may have added some.
+    while entry := next((e for e in due(store) if e.skill not in out.waiting), None):
         if left <= 0 or time.monotonic() > until:
             out.waiting[entry.skill] = "over this drain's budget; the next one takes it"
-            continue
-        if store.settings["loader"]["review"] and approve is None:
+        elif store.settings["loader"]["review"] and approve is None:
             out.waiting[entry.skill] = "waits for a person: harness drain --review"
-            continue
-        left -= 1
-        _Regeneration(store, env, entry, say, approve, out).run()
+        else:
+            left -= 1
+            _Regeneration(store, env, entry, say, approve, out).run()
     maintain(store, say)
     announce(store)
 
@@ -95,8 +95,8 @@ def note(out: Drained, seen: Observed, say: Say) -> None:
 
 
 def gaps_of(store: Store, entry: queue.Entry) -> list[dict[str, Any]]:
-    """The feedback rows that an entry of the queue is about."""
-    wanted = set(entry.feedback)
+    """The feedback rows that an entry of the queue is about, the oldest MOST_GAPS of them: as many as one brief holds."""
+    wanted = set(entry.feedback[:MOST_GAPS])
     return [row for row in rows(store, FEEDBACK) if row["id"] in wanted]
 
 

@@ -37,6 +37,7 @@ QUEUE: Final = "state/regen/queue.ndjson"
 
 ROTATE_BYTES: Final = 64 * 1024
 QUIET_SECONDS: Final = 30
+MOST_IDS: Final = 200
 _LOADER: Final = re.compile(r"skills/([^/]+)/AGENTS\.md")
 
 
@@ -329,18 +330,8 @@ class _Pass:
                 gaps.setdefault(said.skill, []).append(row["id"])
         self.out.feedback += len(out)
         for skill, ids in gaps.items():
-            row = {
-                "id": ulid(),
-                "ts": _time(None),
-                "skill": skill,
-                "op": "enqueue",
-                "feedback": ids,
-                "reason": "logged gap",
-                "attempt": 0,
-                "error": None,
-                "tick": None,
-            }
-            out.append(Append(QUEUE, row))
+            for start in range(0, len(ids), MOST_IDS):
+                out.append(Append(QUEUE, _enqueue(skill, ids[start : start + MOST_IDS])))
         return out
 
     def _row(self, said: _Said, *, claimed: bool) -> dict[str, Any]:
@@ -406,6 +397,11 @@ def announce(store: Store) -> None:
 
     with store.locked():
         snapshot.update(store.workspace, **notices(store))
+
+
+def _enqueue(skill: str, ids: list[str]) -> dict[str, Any]:
+    return {"id": ulid(), "ts": _time(None), "skill": skill, "op": "enqueue", "feedback": ids, "reason": "logged gap",
+            "attempt": 0, "error": None, "tick": None}  # fmt: skip
 
 
 def _names(command: str, line: str) -> bool:
