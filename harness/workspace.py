@@ -72,6 +72,12 @@ def git_dir_of(folder: Path) -> Path | None:
     return None
 
 
+def common_dir(git_dir: Path) -> Path:
+    """The folder with the objects and branches of ``git_dir``: for a linked work tree that of its repository, else itself."""
+    shared = git_dir / "commondir"
+    return Path(os.path.normpath(git_dir / shared.read_text("utf-8").strip())) if shared.is_file() else git_dir
+
+
 def at(folder: Path, how: str) -> Workspace | None:
     """The workspace whose work tree is ``folder``, or None."""
     if not (folder / MARK).is_file():
@@ -86,11 +92,8 @@ def _main_work_tree(folder: Path) -> Path | None:
         git_dir = git_dir_of(parent)
         if git_dir is None:
             continue
-        common = git_dir / "commondir"
-        if common.is_file():
-            shared = (git_dir / common.read_text("utf-8").strip()).resolve()
-            return shared.parent if shared.name == ".git" else None
-        return None
+        shared = common_dir(git_dir)
+        return shared.resolve().parent if shared != git_dir and shared.name == ".git" else None
     return None
 
 
@@ -123,7 +126,9 @@ def find(start: Path, env: Mapping[str, str], explicit: str | Path | None = None
             folder = Path(os.path.abspath(value))
             found = at(folder, f"named by {name}") or at(folder / NESTED, f"held by the folder named by {name}")
             if found is None:
-                raise NotAWorkspace(f"{folder} is not a workspace", f"named by {name}, but it has no {MARK}", "run `harness init` there")
+                raise NotAWorkspace(
+                    f"{folder} is not a workspace", f"named by {name}, but it has no {MARK}", "run `harness init` there"
+                )
             return found
     start = Path(os.path.abspath(start))
     starts = [(start, "the current folder")]
@@ -134,7 +139,10 @@ def find(start: Path, env: Mapping[str, str], explicit: str | Path | None = None
             return found
     for place, why in starts:
         main = _main_work_tree(place)
-        if main and (found := at(main / NESTED, f"{why} is a linked work tree of {main}") or at(main, f"{why} is a linked work tree of it")):
+        if main and (
+            found := at(main / NESTED, f"{why} is a linked work tree of {main}")
+            or at(main, f"{why} is a linked work tree of it")
+        ):
             return found
     if found := at(user_root(env), "the user's own"):
         return found

@@ -29,12 +29,12 @@ def keep(runtime: Path, tick: Tick, why: str) -> None:
 def refuse(runtime: Path, kept: Kept, why: str) -> None:
     """Set a tick aside that no longer passes, where `harness status` shows it; nothing of it is lost."""
     _write(runtime / "refused" / f"{kept.tick.id}.json", kept.tick, why)
-    drop(runtime, kept)
+    drop(runtime, kept.tick.id)
 
 
-def drop(runtime: Path, kept: Kept) -> None:
-    """Forget a deferred tick that has landed."""
-    (runtime / "deferred" / f"{kept.tick.id}.json").unlink(missing_ok=True)
+def drop(runtime: Path, tick: str) -> None:
+    """Forget the deferred tick with this id, if there is one: it has landed."""
+    (runtime / "deferred" / f"{tick}.json").unlink(missing_ok=True)
 
 
 def waiting(runtime: Path, folder: str = "deferred") -> Iterator[Kept]:

@@ -1,8 +1,9 @@
-"""The engine: (parent, changes, message) -> commit. It writes objects and a scratch ref; nobody sees them until the swap.
+"""The engine: (parent, changes, message) -> commit. It writes objects that nobody sees until the swap.
 
-One `git fast-import` makes blobs, trees and the commit without an index, so the cost doesn't grow with tracked files. Its
-`from` is no compare-and-swap and a killed feeder without `done` commits half a tick: hence the scratch ref, `feature done`,
-and the swap in `swap`.
+Two ways that give the same ids, to the bit. A few commits are written object by object, which starts no process. Many at
+once go through one `git fast-import`, which packs them. Neither uses an index, so the cost doesn't grow with tracked files.
+fast-import's `from` is no compare-and-swap and a killed feeder without `done` commits half a tick: hence the scratch ref,
+`feature done`, and the swap in `swap`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.store.git import Git, GitError
+from harness.store.loose import Loose
 
 SCRATCH: Final = "refs/worktree/harness-scratch"
-NULL: Final = "0" * 40
+FEW: Final = 20
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,38 @@ def mode_of(path: str) -> str:
 
 
 def build(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Built]:
-    """Write ``commits``, each the parent of the next, on top of ``parent`` (None: no history yet). Raises GitError."""
+    """Write ``commits``, each the parent of the next, on top of ``parent`` (None: no history yet). Raises GitError, OSError."""
+    plain = git.plain_objects()
+    if plain and len(commits) <= FEW:
+        writer, built = Loose(git, *plain), list[Built]()
+        for commit in commits:
+            built.append(_write(writer, parent, commit))
+            parent = built[-1].id
+        return built
+    return _import(git, parent, commits)
+
+
+def _write(writer: Loose, parent: str | None, commit: Commit) -> Built:
+    base = None
+    if parent:
+        found = writer.git.object(parent)
+        if found is None or found[1] != "commit":
+            raise GitError(("cat-file",), 0, f"the parent commit {parent} is missing")
+        base = found[2].split(b"\n", 1)[0].removeprefix(b"tree ").decode("ascii")
+    entries: dict[str, tuple[str, str] | None] = {}
+    for path in sorted(commit.changes, key=lambda p: (commit.changes[p] is not None, p)):
+        data = commit.changes[path]
+        entries[path] = None if data is None else (mode_of(path), writer.put("blob", data))
+    tree = writer.tree(base, entries) or writer.put("tree", b"")
+    stamp = f"{commit.who} {commit.when} +0000"
+    head = [f"tree {tree}", *([f"parent {parent}"] if parent else []), f"author {stamp}", f"committer {stamp}", "", ""]
+    return Built(writer.put("commit", "\n".join(head).encode() + commit.message.encode("utf-8", "replace")), entries)
+
+
+def _import(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Built]:
     stream: list[bytes] = [b"feature done\n"]
+    if not parent:
+        stream += [b"reset %s\n\n" % SCRATCH.encode()]
     for number, commit in enumerate(commits, 1):
         stamp = f"{commit.who} {commit.when} +0000".encode()
         stream += [b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (SCRATCH.encode(), number, stamp, stamp)]
@@ -58,11 +90,12 @@ def build(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Built
                 stream += [b"M %s inline %s\n" % (mode_of(path).encode(), _quoted(path)), _data(data)]
         stream += [b"\nget-mark :%d\n" % number]
         stream += [b"ls :%d %s\n" % (number, _quoted(path)) for path in sorted(commit.changes)]
-    if not parent:
-        stream[0] += b"reset %s\n\n" % SCRATCH.encode()
     stream += [b"done\n"]
-    limit = "-c", f"fastimport.unpackLimit={100 if len(commits) < 50 else 1}"
-    out = git.run(*limit, "fast-import", "--force", "--quiet", "--date-format=raw", data=b"".join(stream)).decode("utf-8", "surrogateescape")
+    # Few objects stay loose, since small packs pile up; with many a pack is smaller and faster by far.
+    limit = "-c", f"fastimport.unpackLimit={1 if len(commits) > FEW else 100}"
+    out = git.run(*limit, "fast-import", "--force", "--quiet", "--date-format=raw", data=b"".join(stream)).decode(
+        "utf-8", "surrogateescape"
+    )
     answers = iter(out.splitlines())
     built = []
     for commit in commits:
@@ -72,7 +105,8 @@ def build(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Built
         entries: dict[str, tuple[str, str] | None] = {}
         for path in sorted(commit.changes):
             fields = next(answers, "missing").split(maxsplit=3)
-            entries[path] = None if fields[0] == "missing" else (fields[0], fields[2])
+            gone = fields[0] == "missing" or commit.changes[path] is None  # a folder may stand there now
+            entries[path] = None if gone else (fields[0], fields[2])
         built.append(Built(commit_id, entries))
     return built
 
@@ -96,11 +130,17 @@ def sign(git: Git, built: Built, commit: Commit, parent: str | None, *, timeout:
     """``built`` again with a signature of the user's own signer; GitError when that fails or takes over ``timeout`` seconds."""
     tree = git.text("rev-parse", f"{built.id}^{{tree}}")
     name, _, mail = commit.who.partition(" <")
-    env = {}
+    env: dict[str, str] = {}
     for role in ("AUTHOR", "COMMITTER"):
-        env |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": mail.rstrip(">"), f"GIT_{role}_DATE": f"{commit.when} +0000"}
+        env |= {
+            f"GIT_{role}_NAME": name,
+            f"GIT_{role}_EMAIL": mail.rstrip(">"),
+            f"GIT_{role}_DATE": f"{commit.when} +0000",
+        }
     parents = ("-p", parent) if parent else ()
-    signed = git.run("commit-tree", "-S", *parents, tree, data=commit.message.encode("utf-8", "replace"), env=env, timeout=timeout)
+    signed = git.run(
+        "commit-tree", "-S", *parents, tree, data=commit.message.encode("utf-8", "replace"), env=env, timeout=timeout
+    )
     return Built(signed.decode().strip(), built.entries)
 
 

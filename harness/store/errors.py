@@ -61,7 +61,13 @@ class Deferred(HarnessError):
     exit_code = BUSY
 
 
+class Unfinished(HarnessError):
+    """The tick is in history, but the files, the index or the snapshot lag behind; the next command finishes it."""
+
+    exit_code = FAILED
+
+
 class CommitFailed(HarnessError):
-    """Git could not make the commit; the tick is kept in the journal and the next command finishes it."""
+    """Git could not make the commit; nothing has changed."""
 
     exit_code = FAILED

@@ -16,5 +16,5 @@ _WANTED = os.environ.get("HARNESS_FAULT", "")
 
 def point(name: str) -> None:
     """Die here, as by `kill -9`, when the environment variable HARNESS_FAULT names this point."""
-    if _WANTED and _WANTED == name:
+    if name == _WANTED:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import os
 import random
 import socket
@@ -49,7 +50,9 @@ def lock(path: Path, wait: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     who = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another process"
-                    raise Busy("the workspace is busy", f"{who} held its lock for {wait:g} s", "try again in a moment") from None
+                    raise Busy(
+                        "the workspace is busy", f"{who} held its lock for {wait:g} s", "try again in a moment"
+                    ) from None
                 # Short and uneven waits: long ones starve, even ones march in step.
                 time.sleep(random.uniform(0.0005, 0.004))  # noqa: S311
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".ljust(80).encode() + b"\n", 0)
@@ -75,6 +78,12 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = True) ->
         with contextlib.suppress(OSError):
             os.unlink(aside)
         raise
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove the temporary files that a killed ``replace`` left in ``folder``: those of the file ``name``, or all."""
+    for left in folder.glob(f".{'*' if name is None else glob.escape(name)}.*.harness-new") if folder.is_dir() else ():
+        left.unlink(missing_ok=True)
 
 
 def append(path: Path, data: bytes, *, sync: bool = False) -> None:

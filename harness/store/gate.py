@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_ROW_BYTES = 32_768
+_MAX_VALUES = 100_000
 SEGMENT = re.compile(r"(?P<ledger>.+\.ndjson)\.d/[^/]+\.ndjson")
 _VERBS = {Append: "append", Replace: "replace", Delete: "delete", Take: "take"}
 
@@ -62,6 +64,7 @@ def check(tick: Tick, before: Callable[[str], bytes | None], policy: Policy) -> 
     """
     if tick.kind not in KINDS:
         return [Refusal("", "kind", f"{tick.kind!r} is no kind of tick", f"use one of: {', '.join(KINDS)}")]
+    before = functools.cache(before)  # a tick may add thousands of rows to one ledger
     refusals: list[Refusal] = []
     ids: set[str] = set()
     replaced: set[str] = set()
@@ -87,7 +90,9 @@ def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None]
         return
     entry = policy.entry(path)
     if entry is None:
-        yield Refusal(path, "covered", "no entry of schemas/policy.yaml covers it", "write to a path that the policy names")
+        yield Refusal(
+            path, "covered", "no entry of schemas/policy.yaml covers it", "write to a path that the policy names"
+        )
         return
     may = entry["how"].get(verb, [])
     if tick.kind not in may:
@@ -106,8 +111,14 @@ def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None]
             yield Refusal(path, "append-only", "does not continue what is committed", "only add lines at its end")
 
 
-def _check_row(path: str, row: Mapping[str, Any], kind: str, entry: Mapping[str, Any], policy: Policy) -> Iterator[Refusal]:
-    line = row_line(row)
+def _check_row(
+    path: str, row: Mapping[str, Any], kind: str, entry: Mapping[str, Any], policy: Policy
+) -> Iterator[Refusal]:
+    try:
+        line = row_line(row)
+    except (ValueError, TypeError, RecursionError) as error:
+        yield Refusal(path, "json", f"the row is no JSON: {error}", "give plain values")
+        return
     if len(line) > MAX_ROW_BYTES:
         yield Refusal(path, "row-size", f"{len(line)} bytes, at most {MAX_ROW_BYTES}", "clip the long field and say so")
     if schema := entry.get("row"):
@@ -139,7 +150,11 @@ def _check_text(
 
 def _apply_rules(path: str, old: str | None, new: str, kind: str, entry: Mapping[str, Any]) -> Iterator[Refusal]:
     for rule in entry.get("rules", ()):
-        if kind in rule.get("kinds", (kind,)):
+        if kind not in rule.get("kinds", (kind,)):
+            continue
+        if rule["rule"] not in RULES:
+            yield Refusal(path, rule["rule"], "this version of harness doesn't know the rule", "install a newer one")
+        else:
             for broken in RULES[rule["rule"]](Change(old, new, rule)):
                 yield refusal(path, rule["rule"], broken)
 
@@ -151,7 +166,11 @@ def refusal(path: str, rule: str, broken: Broken) -> Refusal:
 
 def schema_refusals(path: str, value: Any, schema: str, policy: Policy) -> Iterator[Refusal]:
     """The ways in which ``value`` breaks the JSON Schema named ``schema``, at most five."""
-    validator = policy.validator(schema)
+    try:
+        validator = policy.validator(schema)
+    except ValueError as why:
+        yield Refusal(path, "schema", f"schemas/{schema}.schema.json does not parse: {why}", "repair it")
+        return
     if validator is None:
         yield Refusal(path, "schema", f"schemas/{schema}.schema.json is missing", "run `harness init` again")
         return
@@ -177,14 +196,26 @@ def parse_document(path: str, text: str) -> tuple[Any, str]:
     if path.endswith(".json"):
         try:
             return json.loads(text), ""
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return None, str(error)
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     try:
-        return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text), default=str)), ""
-    except YAMLError as error:
+        return _plain(YAML(typ="safe", pure=True).load(text), iter(range(_MAX_VALUES))), ""
+    except (YAMLError, ValueError, RecursionError) as error:
         return None, " ".join(str(error).split())[:300]
+
+
+def _plain(value: Any, budget: Iterator[int]) -> Any:
+    """A YAML value as JSON has them: dates become text. Ten lines of aliases can stand for billions of values: bounded."""
+    if next(budget, None) is None:
+        raise ValueError(f"more than {_MAX_VALUES} values")
+    if isinstance(value, dict):
+        return {str(key): _plain(one, budget) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(one, budget) for one in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def judge_agent_write(path: str, before: str | None, after: str, policy: Mapping[str, Any]) -> list[Refusal]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from harness.errors import NEEDS_PERSON, HarnessError
+from harness.workspace import common_dir, git_dir_of
 
 if TYPE_CHECKING:
     from git import Git as GitPython
@@ -87,9 +90,12 @@ class Git:
         self.root = root
         self._git: GitPython | None = None
         self._reader: subprocess.Popen[bytes] | None = None
+        self._facts: dict[str, str] | None = None
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start ``git ARGS`` with all three streams as pipes."""
+    def start(
+        self, *args: str, env: Mapping[str, str] | None = None, own_session: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start ``git ARGS`` with all three streams as pipes. ``own_session``: without a terminal to ask on, and killed whole."""
         if self._git is None:
             from git import Git as GitPython  # 85 ms: paid where a tick is made, never in a hook
 
@@ -97,7 +103,11 @@ class Git:
         with no_git_env():
             extra = {**_ALWAYS, "GIT_CEILING_DIRECTORIES": str(self.root.parent), **(env or {})}
             process = self._git.execute(
-                ["git", *_OPTIONS, *args], istream=cast("IO[bytes]", subprocess.PIPE), as_process=True, env=extra
+                ["git", *_OPTIONS, *args],
+                istream=subprocess.PIPE,
+                as_process=True,
+                env=extra,
+                start_new_session=own_session,
             )
         # GitPython's wrapper ends the process when it is collected; the plain process lives as long as its user.
         plain = process.proc
@@ -108,12 +118,13 @@ class Git:
         self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None, ok: Sequence[int] = (0,),
         timeout: float | None = None,
     ) -> bytes:  # fmt: skip
-        """Run ``git ARGS`` with ``data`` on its standard input and return its standard output; raise GitError."""
-        with self.start(*args, env=env) as process:
+        """Run ``git ARGS`` with ``data`` on its standard input and return its standard output; raise GitError, also when it
+        takes over ``timeout`` seconds: then it is killed together with what it has started."""
+        with self.start(*args, env=env, own_session=timeout is not None) as process:
             try:
                 out, err = process.communicate(data, timeout)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 raise GitError(args, -9, f"no answer within {timeout:g} s") from None
         if process.returncode not in ok:
@@ -124,9 +135,29 @@ class Git:
         """``run`` as text without the last line break."""
         return self.run(*args, **kwargs).decode("utf-8", "surrogateescape").rstrip("\n")
 
-    def config(self, key: str) -> str | None:
-        """One configuration value, or None."""
-        return self.text("config", "--get", key, ok=(0, 1)) or None
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The settings of git that the store goes by, read once: user.*, core.sharedrepository, core.sparsecheckout, extensions.*."""
+        if self._facts is None:
+            wanted = r"^(user\.(name|email)|core\.(sharedrepository|sparsecheckout)|extensions\..*)$"
+            text = self.text("config", "-z", "--get-regexp", wanted, ok=(0, 1))
+            self._facts = dict(part.partition("\n")[::2] for part in text.split("\0") if part)
+        return self._facts
+
+    def plain_objects(self) -> tuple[Path, str] | None:
+        """(object folder, hash algorithm) of a repository whose objects may be written as plain files, else None."""
+        known = {
+            "extensions.objectformat",
+            "extensions.worktreeconfig",
+            "extensions.partialclone",
+            "extensions.refstorage",
+        }
+        odd = [key for key in self.facts if key.startswith("extensions.") and key not in known]
+        shared = self.facts.get("core.sharedrepository", "umask") not in ("umask", "false", "0", "no", "off")
+        git_dir = git_dir_of(self.root)
+        if odd or shared or git_dir is None:
+            return None
+        return common_dir(git_dir) / "objects", self.facts.get("extensions.objectformat", "sha1")
 
     def object(self, name: str) -> tuple[str, str, bytes] | None:
         """(id, type, bytes) of the object that ``name`` stands for, or None when there is none.
@@ -134,25 +165,25 @@ class Git:
         One ``git cat-file --batch`` answers all calls; refs are looked up anew each time.
         """
         reader = self._open_reader()
-        assert reader.stdin and reader.stdout
+        to, back = pipe(reader.stdin), pipe(reader.stdout)
         if "\n" in name:
             return None
         try:
-            reader.stdin.write(name.encode("utf-8", "surrogateescape") + b"\n")
-            reader.stdin.flush()
-            head = reader.stdout.readline()
+            to.write(name.encode("utf-8", "surrogateescape") + b"\n")
+            to.flush()
+            head = back.readline()
         except BrokenPipeError:
             head = b""
         if not head:
+            err = pipe(reader.stderr).read().decode("utf-8", "replace")
             self.close()
-            err = reader.stderr.read().decode("utf-8", "replace") if reader.stderr else ""
-            raise GitError(("cat-file",), reader.poll() or 1, err)
+            raise GitError(("cat-file",), reader.returncode, err)
         fields = head.rsplit(maxsplit=2)
         if len(fields) < 3 or not fields[2].isdigit():
             return None  # "… missing" or "… ambiguous"
         size = int(fields[2])
-        data = reader.stdout.read(size)
-        reader.stdout.read(1)
+        data = back.read(size)
+        back.read(1)
         return fields[0].decode(), fields[1].decode(), data
 
     def _open_reader(self) -> subprocess.Popen[bytes]:
@@ -164,26 +195,24 @@ class Git:
         """End the reading process."""
         reader, self._reader = self._reader, None
         if reader is not None:
-            for stream in (reader.stdin, reader.stdout):
-                if stream:
-                    with_suppress(stream.close)
+            with contextlib.suppress(OSError):  # a pipe that is closed already
+                pipe(reader.stdin).close()
             reader.wait()
-            if reader.stderr:
-                reader.stderr.close()
+            pipe(reader.stdout).close()
+            pipe(reader.stderr).close()
 
     def __enter__(self) -> Git:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self.close()
 
 
-def with_suppress(call: Any) -> None:
-    """Call ``call`` and ignore a pipe that is closed already."""
-    try:
-        call()
-    except OSError:
-        pass
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    """A stream of a process that was started with pipes."""
+    if stream is None:
+        raise ValueError("the process was started without pipes")
+    return stream
 
 
 def quick(root: Path, *args: str) -> tuple[int, str]:

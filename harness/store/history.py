@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.errors import USAGE, HarnessError
-from harness.store.git import Git, GitError
+from harness.store.git import Git, GitError, pipe
 
 LESSONS: Final = ("fix", "regen", "tune", "improve", "consolidate", "member", "distill", "undo")
 _FIELDS: Final = ("%H", "%h", "%P", "%an", "%aI", "%B")
@@ -53,18 +53,17 @@ def entries(
     args += [f"--since={since}"] if since else []
     args += [f"-{limit}"] if limit else []
     with git.start(*args, start, "--", *paths) as process:
-        assert process.stdin and process.stdout and process.stderr
-        process.stdin.close()
+        pipe(process.stdin).close()
         fields: list[bytes] = []
         pending = b""
-        while chunk := process.stdout.read1(65536):  # type: ignore[attr-defined]
+        while chunk := pipe(process.stdout).read1(65536):  # type: ignore[attr-defined]
             *whole, pending = (pending + chunk).split(b"\0")
             for one in whole:  # every field ends in a NUL, and no field can hold one
                 fields.append(one)
                 if len(fields) == len(_FIELDS):
                     yield _entry(fields)
                     fields = []
-        stderr = process.stderr.read().decode("utf-8", "replace")
+        stderr = pipe(process.stderr).read().decode("utf-8", "replace")
     if process.returncode and "does not have any commits" not in stderr and "ambiguous argument 'HEAD'" not in stderr:
         raise GitError(args, process.returncode, stderr)
 
@@ -95,14 +94,29 @@ def find(git: Git, name: str) -> Entry:
             return next(entries(git, start=code, limit=1))
     if re.fullmatch(r"[0-9A-Za-z]{4,26}", name):
         wanted = name.upper()
-        found = [e for e in entries(git) if (t := e.trailers.get("Tick", "")) and (t.startswith(wanted) or t.endswith(wanted))]
+        found = [
+            e
+            for e in entries(git)
+            if (t := e.trailers.get("Tick", "")) and (t.startswith(wanted) or t.endswith(wanted))
+        ]
         if len(found) == 1:
             return found[0]
         if found:
-            raise NoSuchTick(f"{name!r} stands for {len(found)} ticks", ", ".join(e.short for e in found[:5]), "give more characters")
+            raise NoSuchTick(
+                f"{name!r} stands for {len(found)} ticks", ", ".join(e.short for e in found[:5]), "give more characters"
+            )
     raise NoSuchTick(f"nothing answers to {name!r}", "", "see `harness log --all`")
 
 
 def diff(git: Git, commit: str, *, colour: bool) -> str:
     """The change of one commit as a unified diff; nothing of the repository's configuration runs."""
-    return git.text("show", "--format=", "--no-ext-diff", "--no-textconv", f"--color={'always' if colour else 'never'}", "--stat", "-p", commit)
+    return git.text(
+        "show",
+        "--format=",
+        "--no-ext-diff",
+        "--no-textconv",
+        f"--color={'always' if colour else 'never'}",
+        "--stat",
+        "-p",
+        commit,
+    )

@@ -30,7 +30,11 @@ def locked(git_dir: Path, runtime: Path, tick_id: str) -> Iterator[None]:
     try:
         os.link(token, lock)
     except FileExistsError:
-        raise Deferred("the tick waits", f"{lock} exists: another git command is at work or was killed", "see `harness status`") from None
+        # Ours, left by a dead process: it kept the user's git away from the half-done tick until now.
+        if not _is_ours(lock):
+            raise Deferred(
+                "the tick waits", f"{lock} exists: another git command is at work or was killed", "see `harness status`"
+            ) from None
     try:
         yield
     finally:
@@ -41,26 +45,45 @@ def locked(git_dir: Path, runtime: Path, tick_id: str) -> Iterator[None]:
 def release_stale(git_dir: Path) -> None:
     """Remove an ``index.lock`` that a dead process of ours left. Needs the workspace's lock; anybody else's stays."""
     lock = git_dir / "index.lock"
-    with contextlib.suppress(OSError):
-        if lock.read_bytes().startswith(_OURS):
-            lock.unlink()
+    if _is_ours(lock):
+        lock.unlink(missing_ok=True)
+
+
+def _is_ours(lock: Path) -> bool:
+    try:
+        return lock.read_bytes().startswith(_OURS)
+    except OSError:
+        return False
 
 
 def update(git: Git, git_dir: Path, runtime: Path, entries: Mapping[str, tuple[str, str] | None], null: str) -> None:
     """Set the index entries of these paths to (mode, blob id), or drop them; every other entry and flag stays.
 
-    Git writes a copy, which then takes the index's place: the index's own lock is already ours.
+    Git writes a copy, which then takes the index's place: the index's own lock is already ours. ``null`` is an id of zeros.
     """
-    index, copy = git_dir / "index", runtime / "index-copy"
-    for left in (copy, copy.with_name("index-copy.lock")):
-        with contextlib.suppress(FileNotFoundError):
-            left.unlink()
+    index, copy = git_dir / "index", runtime / f"index-copy-{os.getpid()}"
+    # A git that a killed process left may still be writing its own copy: that one has another name.
+    for left in runtime.glob("index-copy-*"):
+        left.unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         # copy2 keeps the time: git takes entries as new as the index itself for possibly changed ("racily clean").
         shutil.copy2(index, copy)
+    env = {"GIT_INDEX_FILE": str(copy)}
+    skipped = _skipped(git, entries, env)
     lines = []
     for path, entry in entries.items():
         mode, blob = entry or ("0", null)
         lines.append(f"{mode} {blob}\t{path}\0".encode("utf-8", "surrogateescape"))
-    git.run("update-index", "-z", "--index-info", data=b"".join(lines), env={"GIT_INDEX_FILE": str(copy)})
+    git.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
+    if skipped:
+        git.run("update-index", "-z", "--skip-worktree", "--stdin", data=b"".join(p + b"\0" for p in skipped), env=env)
     os.replace(copy, index)
+
+
+def _skipped(git: Git, entries: Mapping[str, tuple[str, str] | None], env: Mapping[str, str]) -> list[bytes]:
+    """The paths that a sparse checkout keeps off the disk: they lose their flag when their entry is set, and get it back."""
+    if git.facts.get("core.sparsecheckout") != "true":
+        return []
+    tagged = git.run("ls-files", "-t", "-z", "--", *(f":(literal){p}" for p in entries), env=env).split(b"\0")
+    kept = {p.encode("utf-8", "surrogateescape") for p, entry in entries.items() if entry}
+    return [line[2:] for line in tagged if line.startswith(b"S ") and line[2:] in kept]

@@ -11,7 +11,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,28 +30,41 @@ def boot_id() -> str:
         if sys.platform == "darwin":  # pragma: no cover
             import subprocess
 
-            done = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["/usr/sbin/sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=False
+            )
             return done.stdout.strip()
         return ""
 
 
 class Journal:
-    """The journal file of one workspace. Every call needs the workspace's lock."""
+    """The journal file of one workspace. Every call needs the workspace's lock.
+
+    One line a record: ``{"boot", "safe"}`` first, then ``{"begin": …}`` and ``{"end": 1}`` for each transaction. A
+    ``begin`` that another one follows was tried again.
+    """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
         self.path, self.durable = path, durable
+        self._at = 0
+        self._ready = False
 
     def begin(self, record: Mapping[str, Any]) -> None:
-        """Write the record of a transaction that starts now; on return it survives a power cut."""
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            files.append(self.path, _line({"boot": boot_id()}))
+        """Write the record of a transaction that starts now; on return it survives a power cut. Raises OSError."""
+        if not self._ready or self._size() == 0:
+            self._head()
+        self._at = self._size()
         files.append(self.path, _line({"begin": record}), sync=self.durable)
 
     def end(self) -> None:
         """Say that the last transaction is finished; from time to time, empty the journal."""
         files.append(self.path, b'{"end":1}\n')
-        if self.path.stat().st_size > CHECKPOINT_BYTES:
+        if self._size() > CHECKPOINT_BYTES:
             self.checkpoint()
+
+    def undo(self) -> None:
+        """Forget the last transaction, which did not come to be. Needs no room on the disk."""
+        os.truncate(self.path, self._at)
 
     def checkpoint(self) -> None:
         """Have the system write everything to the disk, then start an empty journal."""
@@ -68,7 +81,7 @@ class Journal:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - _TAIL))
                 tail = file.read()
-                if b"\n" in tail and tail.rstrip(b"\n").rpartition(b"\n")[1] == b"" and size > _TAIL:
+                if size > _TAIL and tail.rstrip(b"\n").count(b"\n") < 2:  # a long record
                     file.seek(0)
                     tail = file.read()
         except FileNotFoundError:
@@ -78,25 +91,47 @@ class Journal:
             # What a killed writer left of a line: without it the next line would be glued to it and unreadable.
             os.truncate(self.path, size - len(torn))
         last = whole.rpartition(b"\n")[2]
-        return _parse(last).get("begin") if last else None
+        self._at = size - len(torn) - len(last) - 1
+        found = _parse(last).get("begin")
+        return found if isinstance(found, dict) else None
 
     def before_power_cut(self) -> list[dict[str, Any]]:
-        """All records written in an earlier boot of the machine, oldest first; empty when this boot wrote them."""
-        lines = list(self._lines())
-        if not lines or not self.durable or lines[0].get("boot", "") == boot_id():
-            return []
-        return [line["begin"] for line in lines if "begin" in line]
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
+        """The records of all transactions of an earlier boot of the machine, oldest first; empty when this boot wrote them."""
+        out: list[dict[str, Any]] = []
         try:
             with open(self.path, "rb") as file:
-                first = file.readline()
-                head = _parse(first)
-                yield head
-                if head.get("boot", "") != boot_id():  # the usual case reads one line
-                    yield from map(_parse, file)
+                head = _parse(file.readline())
+                if not head.get("safe") or head.get("boot", "") == boot_id():  # the usual case reads one line
+                    return []
+                begun: dict[str, Any] | None = None
+                for line in map(_parse, file):
+                    if "end" in line and begun:
+                        out.append(begun)
+                        begun = None
+                    begun = line.get("begin", begun)
         except FileNotFoundError:
-            return
+            return []
+        return [*out, begun] if begun else out
+
+    def _head(self) -> None:
+        """Start the journal, or start it anew when what is in it was written without syncs."""
+        new = not self.path.exists()
+        if not new and self._size():
+            with open(self.path, "rb") as file:
+                if not self.durable or _parse(file.readline()).get("safe"):
+                    self._ready = True
+                    return
+            self.checkpoint()
+        files.append(self.path, _line({"boot": boot_id(), "safe": self.durable}))
+        if new and self.durable:
+            sync_folder(self.path.parent)
+        self._ready = True
+
+    def _size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -109,6 +144,15 @@ def _parse(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def sync_folder(path: Path) -> None:
+    """Write the names in the folder ``path`` to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_file_system(path: Path) -> None:

@@ -24,7 +24,11 @@ def count(store: Store) -> dict[str, int]:
     # Ids are spread evenly: one folder of 256 tells the whole.
     sample = objects / "17"
     loose = 256 * sum(1 for _ in sample.iterdir()) if sample.is_dir() else 0
-    return {"loose": loose, "packs": sum(n.endswith(".pack") for n in names), "leftovers": sum(n.startswith("tmp_") for n in names)}
+    return {
+        "loose": loose,
+        "packs": sum(n.endswith(".pack") for n in names),
+        "leftovers": sum(n.startswith("tmp_") for n in names),
+    }
 
 
 def due(store: Store) -> bool:

@@ -35,36 +35,42 @@ class Plan:
 def plan(tick: Tick, read: Read, names: ListNames) -> Plan:
     """The plan of ``tick``; raises Stale when a replaced file isn't what the change was made from."""
     out = Plan()
+    growing: dict[str, bytearray] = {}
 
     def now(path: str) -> bytes | None:
+        if path in growing:
+            return bytes(growing[path])
         if path in out.changes:
             return out.changes[path]
         out.old.setdefault(path, read(path))
         return out.old[path]
 
     for write in tick.writes:
-        current = now(write.path)
         match write:
             case Append(path, row):
-                line = row_line(row)
-                body = current or b""
+                if path not in growing:
+                    growing[path] = bytearray(now(path) or b"")
+                body, line = growing[path], row_line(row)
                 if body and len(body) + len(line) > SEGMENT_BYTES:
-                    segment = segment_name(path, body, names(path + ".d"), out)
+                    segment = segment_name(path, bytes(body), names(path + ".d"), out)
                     out.old.setdefault(segment, None)
-                    out.changes[segment], out.moves[path], body = body, segment, b""
+                    out.changes[segment] = bytes(body)
+                    out.moves.setdefault(path, segment)
+                    body.clear()
                 if body and not body.endswith(b"\n"):
                     body += b"\n"
-                out.changes[path] = body + line
+                body += line
             case Replace(path, text, expect):
-                _expected(path, current, expect)
+                _expected(path, now(path), expect)
                 out.changes[path] = text.encode("utf-8", "replace")
             case Delete(path, expect):
-                _expected(path, current, expect)
+                _expected(path, now(path), expect)
                 out.changes[path] = None
             case Take(path, data, expect):
-                _expected(path, current, expect)
+                _expected(path, now(path), expect)
                 out.changes[path] = data
                 out.taken.add(path)
+    out.changes |= {path: bytes(body) for path, body in growing.items()}
     for path in [p for p, data in out.changes.items() if data == out.old[p]]:
         del out.changes[path]  # an empty commit says nothing
     return out
@@ -73,7 +79,11 @@ def plan(tick: Tick, read: Read, names: ListNames) -> Plan:
 def _expected(path: str, current: bytes | None, expect: str) -> None:
     found = ABSENT if current is None else sha256(current)
     if found != expect:
-        raise Stale(f"{path} has changed meanwhile", f"expected {expect[:12]}, found {found[:12]}", "make the change again from the current text")
+        raise Stale(
+            f"{path} has changed meanwhile",
+            f"expected {expect[:12]}, found {found[:12]}",
+            "make the change again from the current text",
+        )
 
 
 def segment_name(path: str, body: bytes, existing: Sequence[str], planned: Plan) -> str:
@@ -92,5 +102,3 @@ def segment_name(path: str, body: bytes, existing: Sequence[str], planned: Plan)
     last = max((name.removesuffix(".ndjson") for name in taken), default="")
     name = first if first > last else f"{last}-{first}"[:200]
     return f"{path}.d/{name}.ndjson"
-
-

@@ -36,7 +36,9 @@ def compiled(blob: str, data: bytes, cache: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         value, why = parse_document(PATH, data.decode("utf-8", "replace"))
         if why or not isinstance(value, dict) or not isinstance(value.get("paths"), list):
-            raise NoPolicy(f"{PATH} does not parse", why or "no list of paths", "repair it, or run `harness init` again") from None
+            raise NoPolicy(
+                f"{PATH} does not parse", why or "no list of paths", "repair it, or run `harness init` again"
+            ) from None
         files.replace(kept, json.dumps(value).encode(), sync=False)
     return value  # type: ignore[no-any-return]
 

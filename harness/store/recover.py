@@ -1,127 +1,140 @@
-"""After a power cut: git's unsynced objects and refs may be gone or torn; the journal has all that they were made of."""
+"""Finishing what a dead process left: its record in the journal says what it was about, history says how far it came."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import zlib
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from harness.store import engine, index, snapshot, worktree
+from harness.store import deferred, engine, files, index
+from harness.store.errors import CommitFailed, Deferred, GateRefused, Stale
 from harness.store.git import GitError
-from harness.store.planner import plan
-from harness.store.tick import decode
+from harness.store.planner import Plan, plan
+from harness.store.tick import Tick, decode
 from harness.store.tree import Tree
+from harness.workspace import common_dir
 
 if TYPE_CHECKING:
-    from harness.store.commit import Store
+    from harness.store.commit import Landed, Store
 
 
-def after_power_cut(store: Store, records: Sequence[dict[str, Any]]) -> None:
-    """Write again every commit that ``records`` (all of an earlier boot) made, and set the branch to the last one.
+def finish(store: Store) -> list[Landed]:
+    """Bring a transaction that a dead process left to its end, and return its ticks if they are in history now.
 
-    The same parents, bytes, names and times give the same ids, so what did reach the disk is found to be there already.
-    A branch that somebody has moved since to a whole commit that holds the last one, or that never held it, is left.
+    Needs the workspace's lock. After a power cut, everything of the last boot that git may have lost is made again first.
     """
-    objects = Path(store.git.text("rev-parse", "--path-format=absolute", "--git-path", "objects"))
-    _drop_torn_objects(objects)
-    _drop_torn_refs(store)
-    at: str | None = records[0]["old"]
-    for record in records:
-        ticks = [decode(value) for value in record["ticks"]]
-        at = record["old"]
+    if records := store.journal.before_power_cut():
+        from harness.store import powercut
+
+        powercut.repair(store, records)
+    record = store.journal.unfinished()
+    if record is None:
+        index.release_stale(store.workspace.git_dir)
+        return []
+    _release_our_ref_locks(store)
+    for folder in (store.workspace.snapshot, store.workspace.snapshot / "skills", store.runtime / "cache"):
+        files.sweep(folder)
+    ticks = [decode(value) for value in record["ticks"]]
+    ids = [tick.id for tick in ticks]
+    commits = landed_since(store, record["old"], ids)
+    if not commits and landed_since(store, record["old"], ids, "--branches", "--glob=refs/harness/keep"):
+        # It is in a branch that somebody has left since; its files are that branch's business.
+        index.release_stale(store.workspace.git_dir)
+        store.journal.end()
+        return []
+    return _bring_out(store, ticks, commits) if commits else _again(store, ticks, record["old"])
+
+
+def _again(store: Store, ticks: Sequence[Tick], old: str | None) -> list[Landed]:
+    """Nothing of it is in history: land it now, defer it, or set it aside; it is lost in no case."""
+    try:
+        return store.land(ticks)
+    except Deferred as reason:
         for tick in ticks:
-            tree = Tree(store.git, at)
-            p = plan(tick, tree.read, tree.names)
-            if not p.changes:
-                continue
-            made = engine.Commit(p.changes, tick.message(), record["who"], record["when"])
-            at = engine.build(store.git, at, [made])[0].id
-    head = _head(store)
-    if at is None or (head is not None and head != at and head not in {r["old"] for r in records}):
-        store.journal.checkpoint()
-        return
-    if head != at:
-        engine.swap(store.git, at, head, who=records[-1]["who"], note="harness: recovered after a power cut")
-    _restore_files(store, records, at)
-    store.journal.checkpoint()
+            deferred.keep(store.runtime, tick, reason.why)
+    except (GateRefused, Stale, CommitFailed) as error:
+        # Killed alone, a process can leave a git of its own that moves HEAD a moment later.
+        if commits := landed_since(store, old, [tick.id for tick in ticks]):
+            return _bring_out(store, ticks, commits)
+        for tick in ticks:
+            deferred.refuse(store.runtime, deferred.Kept(tick, "", ""), str(error))
+    index.release_stale(store.workspace.git_dir)
+    store.journal.end()
+    return []
 
 
-def _head(store: Store) -> str | None:
-    """The id of HEAD when it leads to a whole history of at least its newest commits, else None."""
-    try:
-        head = store.git.text("rev-parse", "--verify", "-q", "HEAD^{tree}", ok=(0, 1, 128))
-        return store.git.text("rev-parse", "HEAD") if head else None
-    except GitError:
-        return None
+def landed_since(store: Store, old: str | None, ids: Sequence[str], *where: str) -> dict[str, str]:
+    """Those of the ticks ``ids`` that are in history (of HEAD, or of ``where``), with their commits; ``old`` was the head
+    before they were made."""
+    if store.head is None:
+        return {}
+    since = (f"^{old}",) if old and store.git.object(old) else ()
+    text = store.git.text(
+        "log", "--format=%H %(trailers:key=Tick,valueonly,separator=%x20)", *(where or ("HEAD",)), *since
+    )
+    wanted, found = set(ids), {}
+    for line in text.splitlines():
+        commit, _, tick = line.partition(" ")
+        if tick.strip() in wanted:
+            found[tick.strip()] = commit
+    return found
 
 
-def _drop_torn_objects(objects: Path) -> None:
-    """Remove loose objects that don't hold what their name says: git would take them for present and never write them."""
-    for folder in objects.glob("[0-9a-f][0-9a-f]"):
-        for path in folder.iterdir():
-            if not re.fullmatch(r"[0-9a-f]{38}|[0-9a-f]{62}", path.name):
-                continue
-            algorithm = "sha1" if len(path.name) == 38 else "sha256"
-            try:
-                whole = hashlib.new(algorithm, zlib.decompress(path.read_bytes()), usedforsecurity=False).hexdigest() == folder.name + path.name
-            except (zlib.error, OSError):
-                whole = False
-            if not whole:
-                path.chmod(0o644)
-                path.unlink()
+def _plan_of(store: Store, commit: str, tick: Tick) -> Plan:
+    """The plan that a landed tick had, read back from its commit and that commit's parent."""
+    new, old = Tree(store.git, commit), Tree(store.git, f"{commit}^")
+    out = plan(tick, old.read, old.names)
+    out.changes = {path: new.read(path) for path in out.changes}
+    return out
 
 
-def _drop_torn_refs(store: Store) -> None:
-    """Remove ref files that were created but never filled, so that the swap can write them anew."""
-    git_dir = store.workspace.git_dir
-    ref = store.symbolic_head()
-    for name in (ref, engine.SCRATCH):
-        path = git_dir / name if name else None
-        if path and path.is_file():
-            text = path.read_text("ascii", "replace").strip()
-            if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) or store.git.object(text) is None:
-                os.unlink(path)
-
-
-def _restore_files(store: Store, records: Sequence[dict[str, Any]], head: str) -> None:
-    """Bring the files that these ticks wrote to what is committed, where they are empty, gone or a torn beginning."""
-    now = Tree(store.git, head)
+def _bring_out(store: Store, ticks: Sequence[Tick], commits: Mapping[str, str]) -> list[Landed]:
+    landed = [(tick, _plan_of(store, commits[tick.id], tick), commits[tick.id]) for tick in ticks if tick.id in commits]
     entries: dict[str, tuple[str, str] | None] = {}
-    root = store.workspace.root
-    for record in records:
-        for tick in map(decode, record["ticks"]):
-            before = Tree(store.git, record["old"])
-            p = plan(tick, before.read, before.names)
+    with index.locked(store.workspace.git_dir, store.runtime, ticks[0].id):
+        head = store.tree
+        for _, p, _ in landed:
             for path in p.changes:
-                if path in p.taken:
-                    continue
-                data, blob = now.read(path), now.blob_id(path)
+                place = store.workspace.root / path
+                files.sweep(place.parent, place.name)
+                blob = head.blob_id(path)
                 entries[path] = (engine.mode_of(path), blob) if blob else None
-                disk = root / path
-                p.changes[path] = data
-                if data is not None and disk.exists() and data.startswith(disk.read_bytes()):
-                    p.old[path] = disk.read_bytes()
-                elif data is not None and not disk.exists():
-                    p.old[path] = None
-            p.changes = {k: v for k, v in p.changes.items() if k in entries}
-            p.moves = {}
-            worktree.write(root, p)
-    if not (store.workspace.git_dir / "index").exists() or _index_is_torn(store):
-        store.git.run("read-tree", head)
-    else:
-        with index.locked(store.workspace.git_dir, store.runtime, "recovery"):
-            index.update(store.git, store.workspace.git_dir, store.runtime, entries, "0" * len(head))
-    snapshot.export(store, head, entries)
+        return store.bring_out(landed, entries, str(head.commit))
 
 
-def _index_is_torn(store: Store) -> bool:
-    try:
-        store.git.run("ls-files", "--error-unmatch", "--", "schemas/policy.yaml", ok=(0, 1))
-    except GitError:
-        (store.workspace.git_dir / "index").unlink(missing_ok=True)
-        return True
-    return False
+def _release_our_ref_locks(store: Store) -> None:
+    """Remove locks that our own git left on our own scratch ref, and on HEAD when they are empty or name our commit.
+
+    Called only when a tick of ours is unfinished and its process dead, so its git is dead too or about to be.
+    """
+    git_dir = store.workspace.git_dir
+    with contextlib.suppress(OSError):
+        (git_dir / f"{engine.SCRATCH}.lock").unlink()
+    ref = store.symbolic_head()
+    common = common_dir(git_dir)
+    locks = [
+        git_dir / "HEAD.lock",
+        *(common / "refs/harness/keep").glob("*.lock"),
+        *([common / f"{ref}.lock"] if ref else []),
+    ]
+    for lock in locks:
+        with contextlib.suppress(OSError, GitError):
+            text = lock.read_text("ascii", "replace").strip()
+            ours = bool(text) and _is_our_commit(store, text)
+            if not text:
+                time.sleep(1.0)  # a living git holds an empty lock for less than that
+                ours = lock.stat().st_size == 0
+            if ours:
+                lock.unlink()
+
+
+def _is_our_commit(store: Store, name: str) -> bool:
+    """Whether ``name`` is a commit that the unfinished transaction made."""
+    found = store.git.object(name) if name.isalnum() else None
+    record = store.journal.unfinished() or {}
+    return (
+        found is not None
+        and found[1] == "commit"
+        and any(f"\nTick: {t['id']}\n".encode() in found[2] for t in record.get("ticks", ()))
+    )

@@ -108,7 +108,9 @@ def no_secrets(change: Change) -> Iterator[Broken]:
     for number, line in enumerate(change.after.splitlines(), 1):
         if line not in old:
             for name, _, _ in redact.find(line):
-                yield Broken(f"looks like a secret ({name})", "take it out; name where it is kept instead", f"line {number}")
+                yield Broken(
+                    f"looks like a secret ({name})", "take it out; name where it is kept instead", f"line {number}"
+                )
 
 
 def differ(change: Change) -> Iterator[Broken]:
@@ -119,7 +121,24 @@ def differ(change: Change) -> Iterator[Broken]:
     fields = change.numbers["fields"]
     values = [row.get(name) for name in fields]
     if len(set(map(str, values))) != len(values):
-        yield Broken(f"{' and '.join(fields)} are both {values[0]!r}", "let another process check it, with an id of its own")
+        yield Broken(
+            f"{' and '.join(fields)} are both {values[0]!r}", "let another process check it, with an id of its own"
+        )
+
+
+def valid_schema(change: Change) -> Iterator[Broken]:
+    """The text is a JSON Schema."""
+    import json
+
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(json.loads(change.after))
+    except SchemaError as error:
+        yield Broken(f"no JSON Schema: {error.message}", "see json-schema.org, draft 2020-12", error.json_path)
+    except (ValueError, RecursionError) as error:
+        yield Broken(f"does not parse: {error}", "write valid JSON")
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -131,4 +150,5 @@ RULES: Final[dict[str, Rule]] = {
     "distilled-here": distilled_here,
     "no-secrets": no_secrets,
     "differ": differ,
+    "valid-schema": valid_schema,
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.settings import merged
 from harness.store import files, gate, policy
 from harness.store.git import GitError
-from harness.store.tick import ABSENT, Replace, Tick, sha256
+from harness.store.tick import Delete, Replace, Tick, sha256
 from harness.store.tree import Tree
 from harness.workspace import Workspace, resources
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.store.commit import Store
 
 SETTINGS: Final = "state/harness.yaml"
+_RULES: Final = "schemas/"
 _SKILL_FILE: Final = re.compile(r"skills/([^/]+)/(SKILL|AGENTS|overlay)\.md")
 
 
@@ -55,7 +56,8 @@ def packaged_policy() -> gate.Policy:
     """The policy that ships with the package: it judges the first install, before a workspace has its own."""
     place = resources() / "schemas"
     value, why = gate.parse_document(policy.PATH, (place / "policy.yaml").read_text("utf-8"))
-    assert not why, why
+    if why:
+        raise policy.NoPolicy("the packaged policy does not parse", why, "install harness again")
 
     def validator(name: str) -> Any:
         path = place / f"{name}.schema.json"
@@ -64,15 +66,26 @@ def packaged_policy() -> gate.Policy:
     return gate.Policy(value["paths"], validator)
 
 
-def export(store: Store, commit: str, paths: Iterable[str], without: Mapping[str, str] | None = None) -> None:
-    """Write to the snapshot what ``commit`` holds of ``paths``. ``without`` has the files that stay as they were, and why."""
-    workspace, tree = store.workspace, Tree(store.git, commit)
-    refused = dict(without or {})
-    fields: dict[str, Any] = {"commit": commit}
-    if without is not None:
-        fields["unaccepted"] = refused
+def rules(store: Store, tree: Tree) -> gate.Policy:
+    """The policy in force for a tick on top of ``tree``: the one that it holds, unless the gate refused a change of it."""
+    value = now(store.workspace)
+    if any(path.startswith(_RULES) for path in value.get("unaccepted", ())):
+        tree = Tree(store.git, value.get("rules"))
+    return policy.load(tree, store.runtime / "cache")
+
+
+def export(store: Store, commit: str, paths: Iterable[str], refused: Mapping[str, str] | None = None) -> None:
+    """Write to the snapshot what ``commit`` holds of ``paths``. ``refused`` has all files that stay as they were, and why;
+    without it those of before, less ``paths``, which a tick has written."""
+    workspace, tree, paths = store.workspace, Tree(store.git, commit), list(paths)
+    before = now(workspace)
+    if refused is None:
+        refused = {path: why for path, why in before.get("unaccepted", {}).items() if path not in paths}
+    fields: dict[str, Any] = {"commit": commit, "unaccepted": dict(refused)}
+    if not any(path.startswith(_RULES) for path in refused):
+        fields["rules"] = commit
     passed = [path for path in paths if path not in refused]
-    skills = dict(now(workspace).get("skills", {}))
+    skills = dict(before.get("skills", {}))
     for folder in sorted({m[1] for path in passed if (m := _SKILL_FILE.fullmatch(path))}):
         held = {p for p in refused if p.startswith(f"skills/{folder}/")}
         if one := _export_skill(workspace, tree, folder, held):
@@ -125,19 +138,17 @@ def adopt(store: Store) -> None:
     changed = _changed(store, last, head)
     tree, old = Tree(store.git, head), Tree(store.git, last if isinstance(last, str) else None)
     try:
-        rules = policy.load(old if old.blob_id(policy.PATH) else tree, store.runtime / "cache")
+        judge = rules(store, old if old.blob_id(policy.PATH) else tree)
     except policy.NoPolicy:
-        rules = packaged_policy()
+        judge = packaged_policy()
     refused: dict[str, str] = dict(value.get("unaccepted", {}))
     for path in changed:
         refused.pop(path, None)
-        if path != policy.PATH and path != SETTINGS and not _SKILL_FILE.fullmatch(path):
+        if not path.startswith(_RULES) and path != SETTINGS and not _SKILL_FILE.fullmatch(path):
             continue
         data = tree.read(path)
-        if data is None:
-            continue
-        tick = Tick("human", "adopt", [Replace(path, data.decode("utf-8", "replace"), ABSENT)])
-        if found := gate.check(tick, old.read, rules):
+        write = Delete(path, "") if data is None else Replace(path, data.decode("utf-8", "replace"), "")
+        if found := gate.check(Tick("human", "adopt", [write]), old.read, judge):
             refused[path] = found[0].line()
     export(store, head, changed, refused)
 

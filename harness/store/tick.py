@@ -11,9 +11,9 @@ from typing import Any, Final
 from harness.ids import ulid
 
 KINDS: Final = (
-    "install feedback fix regen tune improve consolidate member distill draft decide taste "
-    "eval ledger queue verdict undo import sync settings human"
-).split()
+    "install", "feedback", "fix", "regen", "tune", "improve", "consolidate", "member", "distill", "draft", "decide",
+    "taste", "eval", "ledger", "queue", "verdict", "undo", "import", "sync", "settings", "human",
+)  # fmt: skip
 
 ABSENT: Final = "absent"
 """The ``expect`` of a file that must not exist yet."""
@@ -81,7 +81,7 @@ class Tick:
         scope = self.trailers.get("Skill")
         head = f"{self.kind}({one_line(scope)}): {subject}" if scope else f"{self.kind}: {subject}"
         trailers = {"Tick": self.id, "Kind": self.kind, **self.trailers}
-        lines = [f"{key}: {one_line(str(value))[:500]}" for key, value in trailers.items()]
+        lines = [f"{key}: {one_line(str(value))[:4000]}" for key, value in trailers.items()]
         body = _harmless(self.body)
         return "\n\n".join(part for part in (head, body, "\n".join(lines)) if part) + "\n"
 
@@ -105,7 +105,10 @@ def _harmless(body: str) -> str:
 def row_line(row: Mapping[str, Any]) -> bytes:
     """A row as its line: compact JSON, UTF-8, one trailing newline. Lone surrogates become U+FFFD."""
     text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "replace" if text.isascii() else "surrogatepass").decode("utf-8", "replace").encode() + b"\n"
+    return (
+        text.encode("utf-8", "replace" if text.isascii() else "surrogatepass").decode("utf-8", "replace").encode()
+        + b"\n"
+    )
 
 
 def sha256(data: bytes) -> str:

@@ -19,12 +19,14 @@ def refuse_escapes(root: Path, tick: Tick) -> None:
     for write in tick.writes:
         target = os.path.realpath(root / write.path)
         if target != real_root and not target.startswith(real_root + os.sep):
-            raise GateRefused([Refusal(write.path, "symlink", "leads out of the workspace", "remove the symbolic link")])
+            raise GateRefused(
+                [Refusal(write.path, "symlink", "leads out of the workspace", "remove the symbolic link")]
+            )
         if not isinstance(write, Take) and (root / write.path).is_symlink():
             raise GateRefused([Refusal(write.path, "symlink", "is a symbolic link", "put a plain file there")])
 
 
-def write(root: Path, plan: Plan) -> list[str]:
+def write(root: Path, plan: Plan, *, sync: bool) -> list[str]:
     """Bring the work tree to what ``plan`` committed and return the paths that were left alone.
 
     A file is written when it holds what was committed before (or a beginning of the new text that a killed process left).
@@ -33,7 +35,8 @@ def write(root: Path, plan: Plan) -> list[str]:
     left = []
     for active, segment in plan.moves.items():
         # Rename first: the sealed bytes are on disk once, and a reader of the active file never sees them vanish.
-        if files.read(root / active) == plan.old.get(active) and not (root / segment).exists():
+        old = plan.old.get(active)
+        if old is not None and files.read(root / active) == old and not (root / segment).exists():
             (root / segment).parent.mkdir(parents=True, exist_ok=True)
             os.replace(root / active, root / segment)
     for path, new in plan.changes.items():
@@ -54,8 +57,8 @@ def write(root: Path, plan: Plan) -> list[str]:
                 place.unlink()
             with contextlib.suppress(OSError):
                 place.parent.rmdir()
-        elif now and new.startswith(now):
+        elif now is not None and new.startswith(now):
             files.append(place, new[len(now) :])
         else:
-            files.replace(place, new, mode=0o755 if mode_of(path) == "100755" else 0o644)
+            files.replace(place, new, sync=sync, mode=0o755 if mode_of(path) == "100755" else 0o644)
     return left
