@@ -98,7 +98,7 @@ def fold(
     whole = text if text and text.strip() else new_loader(skill, footer)
     if footer_of(whole) is None:
         whole = f"{whole.rstrip()}\n\n{marked(footer)}\n"
-    before, kept, after = _around_gaps(whole)
+    before, kept, after = _around_gaps(whole if whole.endswith("\n") else whole + "\n")
     said = {_same(item[2]) for line in kept if (item := _FOLDED.match(line))}
     for gap in sorted(gaps, key=lambda g: str(g.get("ts") or today)):
         told = clip(shown(str(gap["text"])).replace("<!--", "&lt;!--"), MAX_GAP)
@@ -128,17 +128,31 @@ def _around_gaps(whole: str) -> tuple[str, list[str], str]:
 
 def _fitted(before: str, kept: list[str], after: str, limits: Limits, end: str) -> str:
     away = sum(int(m[1]) for line in kept if (m := _AWAY.fullmatch(line)))
-    blocks = list(_blocks([line for line in kept if not _AWAY.fullmatch(line)]))
-    while True:
-        told = [f"({away} older gap{'' if away == 1 else 's'} folded away)", ""] if away else []
-        body = "\n".join([*told, *("\n".join(block) for block in blocks)]).strip("\n").replace("\n", end)
-        text = f"{before}{end}{body}{end}{end}{after}" if body else f"{before}{end}{after}"
-        folded = [i for i, block in enumerate(blocks) if _FOLDED.match(block[0])]
-        if len(folded) < 2 or limits.exceeded(text) is None:
-            return text
-        oldest = min(folded, key=lambda i: blocks[i][0][2:12])
-        del blocks[oldest]
-        away += 1
+    if away:  # the count and the empty line below it are written anew
+        kept = "\n".join(line for line in kept if not _AWAY.fullmatch(line)).strip("\n").split("\n")
+    blocks = list(_blocks(kept))
+    folded = sorted((b for b in blocks if _FOLDED.match(b[0])), key=lambda b: b[0][2:12])  # oldest first
+    gone: set[int] = set()
+
+    def written() -> str:
+        count = away + len(gone)
+        told = [f"({count} older gap{'' if count == 1 else 's'} folded away)", ""] if count else []
+        body = "\n".join([*told, *("\n".join(b) for b in blocks if id(b) not in gone)]).strip("\n").replace("\n", end)
+        return f"{before}{end}{body}{end}{end}{after}" if body else f"{before}{end}{after}"
+
+    text = written()
+    while len(folded) > 1 and limits.exceeded(text):
+        over_lines, over_bytes = (
+            len(text.splitlines()) - limits.lines,
+            len(text.encode("utf-8", "replace")) - limits.bytes,
+        )
+        while len(folded) > 1 and (over_lines > 0 or over_bytes > 0):
+            block = folded.pop(0)
+            gone.add(id(block))
+            over_lines -= len(block)
+            over_bytes -= sum(len(line.encode("utf-8", "replace")) + len(end) for line in block)
+        text = written()
+    return text
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
@@ -163,19 +177,21 @@ class _Line:
 
 
 def _lines(text: str) -> list[_Line]:
-    found, fence, at = [], "", 0
     spans = [match.span() for match in _FOOTER.finditer(text)]
-    for line in text.splitlines(keepends=True):
-        footer = any(start < at + len(line) and at < end for start, end in spans)
+    lines, footers, at = re.findall(r"[^\n]*\n|[^\n]+", text), [], 0
+    for line in lines:
+        footers.append(any(start < at + len(line) and at < end for start, end in spans))
         at += len(line)
-        mark, heading = _FENCE.match(line), None
-        if footer:
-            fence = ""
-        elif mark:
-            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
-        elif not fence and (match := _HEADING.match(line)):
-            heading = (len(match[1]), match[2])
-        found.append(_Line(line, heading, footer))
+    marks = [None if footer else _FENCE.match(line) for line, footer in zip(lines, footers, strict=True)]
+    found: list[_Line] = []
+    coded = 0  # lines before this number are code
+    for number, line in enumerate(lines):
+        if number >= coded and (mark := marks[number]):
+            # A fence that is never closed is a slip of the pen, and must not hide the sections below it.
+            closes = (n for n in range(number + 1, len(lines)) if (m := marks[n]) and m[1].startswith(mark[1]))
+            coded = next(closes, number) + 1
+        heading = None if number < coded or footers[number] else _HEADING.match(line)
+        found.append(_Line(line, (len(heading[1]), heading[2]) if heading else None, footers[number]))
     return found
 
 

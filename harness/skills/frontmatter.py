@@ -7,6 +7,7 @@ from typing import Any, Final
 
 MAX_BYTES: Final = 64 * 1024
 MAX_ALIASES: Final = 20
+MAX_DEPTH: Final = 30
 
 _START: Final = re.compile(r"\ufeff?---[ \t]*(?:\r\n|\n|\r)")
 _END: Final = re.compile(r"^---[ \t]*(?:\r\n|\n|\r|\Z)", re.M)
@@ -40,7 +41,7 @@ def _load(head: str) -> tuple[Any, str]:
     from ruamel.yaml import YAML
     from ruamel.yaml.constructor import SafeConstructor
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.events import AliasEvent
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
     class AsWritten(SafeConstructor):
         pass
@@ -50,9 +51,12 @@ def _load(head: str) -> tuple[Any, str]:
     try:
         yaml = YAML(typ="safe", pure=True)
         yaml.Constructor = AsWritten
-        aliases = sum(isinstance(event, AliasEvent) for event in yaml.parse(head))
-        if aliases > MAX_ALIASES:
-            return None, f"the frontmatter has {aliases} aliases, at most {MAX_ALIASES}"
+        aliases = depth = 0
+        for event in yaml.parse(head):
+            aliases += isinstance(event, AliasEvent)
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if aliases > MAX_ALIASES or depth > MAX_DEPTH:
+                return None, f"over {MAX_ALIASES} aliases, or nested over {MAX_DEPTH} deep: write it plainly"
         yaml = YAML(typ="safe", pure=True)
         yaml.Constructor = AsWritten
         value = yaml.load(head)
