@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str, bool]] = {
     "status": ("status", "What waits, what is pending, what went wrong.", True),
     "log": ("history", "Lessons, newest first.", True),
     "show": ("history", "One lesson: message, diff and rows.", True),
+    "why": ("history", "From a learned line back to its cause.", True),
+    "undo": ("history", "Take a lesson back.", True),
     "drain": ("loader", "Work in the logged gaps now.", True),
     "doctor": ("doctor", "Check the machine, the workspace and the hooks.", True),
     "uninstall": ("setup", "Take the hooks out again; files stay.", True),

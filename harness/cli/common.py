@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from harness.errors import HarnessError
 from harness.workspace import Workspace, find
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
@@ -20,7 +21,11 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="Say nothing but
 
 def workspace(ctx: click.Context) -> Workspace:
     """The workspace that this call is about; raises NotAWorkspace."""
-    return find(Path.cwd(), os.environ, ctx.find_root().obj["workspace"])
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise HarnessError("the current folder is gone", "somebody deleted it", "cd to a folder that exists") from None
+    return find(here, os.environ, ctx.find_root().obj["workspace"])
 
 
 def print_json(value: Any) -> None:

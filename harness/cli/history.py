@@ -1,7 +1,8 @@
-"""`log` and `show`: what was learned, and how one lesson came to be."""
+"""`log`, `show`, `why` and `undo`: what was learned, how one lesson came to be, and taking it back."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -99,6 +100,92 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
     table([(key, shown(value)) for key, value in entry.trailers.items()])
     click.echo()
     click.echo(diff if colour else shown(diff))
+
+
+@click.command("why")
+@click.argument("target", metavar="FILE[:LINE]|SKILL[:LINE]|ROW|ID")
+@json_option
+@click.pass_context
+def why_command(ctx: click.Context, target: str, as_json: bool) -> None:
+    """From a learned line back to its cause: the commit, the feedback behind it, the session, the user's words.
+
+    \b
+    Examples:
+      harness why aeo:14
+      harness why skills/aeo/AGENTS.md:14
+      harness why a7f3
+    """
+    from harness.flows.why import why
+
+    with Store(workspace(ctx)) as store:
+        causes = why(store, target, os.environ)
+    if as_json:
+        print_json([cause.as_dict() for cause in causes])
+        return
+    for cause in causes:
+        if cause.path:
+            click.echo(f"{click.style(f'{cause.path}:{cause.number}', bold=True)}  {shown(cause.line.strip())}")
+        entry = cause.entry
+        by = shown(entry.author) if not entry.kind else entry.kind
+        undone = f"  (undone by {cause.undone_by})" if cause.undone_by else ""
+        click.echo(
+            f"  {click.style(entry.short, fg='yellow')}  {shown(entry.subject)}  [{by}, {ago(entry.ts)} ago]{undone}"
+        )
+        for row in cause.rows:
+            words = row.get("text") or row.get("reason") or ""
+            claimed = ", claimed" if row.get("claimed_fixed") else ""
+            ledger, tag = row["ledger"].rpartition("/")[2].partition(".")[0], row.get("tag", row.get("op", ""))
+            click.echo(f"    {ledger} {row['id']}  {row['ts']}  [{tag}{claimed}]")
+            click.echo(f"      “{shown(str(words))}”" + (f"  ({row['line']})" if row.get("line") else ""))
+        for one in cause.prompts:
+            said = (
+                f"the user had said: “{shown(one['prompt'])}”"
+                if one["prompt"]
+                else "its transcript is not on this machine"
+            )
+            click.echo(f"    session {shown(one['session'])}: {said}")
+
+
+@click.command("undo")
+@click.argument("name", metavar="ID")
+@click.option("--reason", default="", help="Why; it goes into the commit.")
+@json_option
+@click.pass_context
+def undo_command(ctx: click.Context, name: str, reason: str, as_json: bool) -> None:
+    """Take a lesson back: a new tick with the text put back three-way, and a row for each row that no longer counts.
+
+    Later changes stay; where they touch the same lines nothing is done and the lines are named. An undo can be undone.
+
+    \b
+    Examples:
+      harness undo a7f3
+      harness undo a7f3 --reason "the form has changed"
+    """
+    from harness.cli.setup import person
+    from harness.flows.undo import undo
+
+    person("undoing is a person's")
+    with Store(workspace(ctx)) as store:
+        done = undo(store, name, reason)
+    if as_json:
+        print_json(
+            {
+                "undone": done.entry.as_dict(),
+                "commit": done.landed.commit,
+                "tick": done.landed.tick,
+                "text": done.text,
+                "rows": done.rows,
+                "left": list(done.landed.left),
+            }
+        )
+        return
+    click.echo(f"took back {done.entry.short} {shown(done.entry.subject)}")
+    for path in done.text:
+        click.echo(
+            f"  {path}" + ("  (your own change of it on disk is still there)" if path in done.landed.left else "")
+        )
+    if done.rows:
+        click.echo(f"  {done.rows} row{'' if done.rows == 1 else 's'} no longer count{'s' if done.rows == 1 else ''}")
 
 
 def _rows(diff: str) -> list[object]:

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.common import json_option, print_json, quiet_option, say, shown, table, workspace
 from harness.errors import BUSY, NEEDS_PERSON, HarnessError
 from harness.store.commit import Store
+
+if TYPE_CHECKING:
+    from harness.loader.queue import Entry
 
 
 @click.command("feedback")
@@ -203,14 +207,14 @@ def regen_command(ctx: click.Context, what: str, as_json: bool) -> None:
         other = [e for e in flow.fold(store).values() if e.state in ("failed", "escalated")]
         threshold = store.settings["regen"]["threshold"]
     listed = [
-        {"skill": e.skill, "state": e.state, "gaps": len(e.feedback), "p": round(t.p, 3), "i": round(t.i, 3), "d": round(t.d, 3), "u": round(t.u, 3),
-         "due": t.u >= threshold, "attempt": e.attempt, "not_before": e.not_before, "error": e.error}
+        {
+            **_entry(e),
+            **{k: round(getattr(t, k), 3) for k in "pidu"},
+            "due": t.u >= threshold,
+            "not_before": e.not_before,
+        }
         for e, t in ranked
-    ]  # fmt: skip
-    listed += [
-        {"skill": e.skill, "state": e.state, "gaps": len(e.feedback), "attempt": e.attempt, "error": e.error}
-        for e in other
-    ]
+    ] + [_entry(e) for e in other]
     if as_json:
         print_json({"threshold": threshold, "queue": listed})
         return
@@ -218,6 +222,20 @@ def regen_command(ctx: click.Context, what: str, as_json: bool) -> None:
         click.echo("The queue is empty.")
         return
     head = ("skill", "state", "gaps", "P", "I", "D", "u", "")
-    body = [(str(r["skill"]), str(r["state"]), str(r["gaps"]), *(f"{r[k]:.2f}" if k in r else "" for k in "pidu"),
-             shown(str(r.get("error") or ("due" if r.get("due") else f"under the threshold {threshold:g}" if "u" in r else "")))) for r in listed]  # fmt: skip
-    table([head, *body])
+    table([head, *(_cells(row, threshold) for row in listed)])
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "skill": entry.skill,
+        "state": entry.state,
+        "gaps": len(entry.feedback),
+        "attempt": entry.attempt,
+        "error": entry.error,
+    }
+
+
+def _cells(row: dict[str, Any], threshold: float) -> tuple[str, ...]:
+    terms = [f"{row[k]:.2f}" if k in row else "" for k in "pidu"]
+    rank = "due" if row.get("due") else f"under the threshold {threshold:g}" if "u" in row else ""
+    return (row["skill"], row["state"], str(row["gaps"]), *terms, shown(row["error"] or rank))

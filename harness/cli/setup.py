@@ -203,7 +203,7 @@ def settings_command(ctx: click.Context, name: str | None, value: str | None, as
                 for line in _flat("", shown):
                     click.echo(line)
             return
-        _person("settings are a person's to change")
+        person("settings are a person's to change")
         assert name is not None
         old = store.tree.read(SETTINGS)
         parsed = _parsed(value)
@@ -221,7 +221,7 @@ def settings_command(ctx: click.Context, name: str | None, value: str | None, as
             click.echo(f"{name} is {value} from now on", err=True)
 
 
-def _person(why: str) -> None:
+def person(why: str) -> None:
     """Refuse inside a client's process tree: what an agent runs is not a person's decision."""
     if os.environ.get("CLAUDECODE") or os.environ.get("HARNESS_LINEAGE"):
         error = HarnessError(why, "this command runs under an agent", "run it in a terminal of your own")
@@ -230,7 +230,8 @@ def _person(why: str) -> None:
 
 
 def _parsed(value: str) -> object:
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     try:
         return YAML(typ="safe", pure=True).load(value)

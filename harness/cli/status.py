@@ -87,6 +87,5 @@ def _verbose(found: object, state: dict[str, object]) -> None:
         )
     with Store(found) as store:
         held = maintenance.count(store)
-    click.echo(
-        f"{click.style('objects', bold=True)}    about {held['loose']} loose, {held['packs']} packs, {held['leftovers']} leftovers of killed git commands"
-    )
+    counts = f"about {held['loose']} loose, {held['packs']} packs, {held['leftovers']} leftovers of killed git commands"
+    click.echo(f"{click.style('objects', bold=True)}    {counts}")

@@ -5,7 +5,6 @@ The recorded payloads go through the hook commands that `init` installed, as the
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -146,7 +145,7 @@ class _Story:
         }
         if self.hook("PreToolUse-Write", tool_name="Edit", tool_input=edit):
             raise HarnessError("a two-line fix was denied", "the gate should let it pass", "run `harness doctor`")
-        loader.write_text(before.replace(edit["old_string"], str(edit["new_string"])), "utf-8")
+        loader.write_text(before.replace(str(edit["old_string"]), str(edit["new_string"])), "utf-8")
         self.hook("PostToolUse-Edit", session_id=session, tool_use_id="toolu_demo3", tool_input=edit)
         self.hook("Stop", session_id=session, last_assistant_message=f"Done.\n\nharness-feedback: aeo: {FIX} [FIXED]")
         self.hook("SessionEnd", session_id=session)
@@ -160,28 +159,22 @@ class _Story:
         self.show("data", "$ harness log\n" + self.harness("log").rstrip())
         with Store(self.workspace) as store:
             regen = next(e for e in history.entries(store.git) if e.kind == "regen")
-        blame = self.git(root, "blame", "-s", "--abbrev=7", "-L", "/ISO dates/,+1", "--", "skills/aeo/AGENTS.md")
+        lines = (root / "skills/aeo/AGENTS.md").read_text("utf-8").splitlines()
+        number = next(n for n, line in enumerate(lines, 1) if "ISO dates" in line)
         self.show("say", "Which commit brought the line, and which words of which session stand behind it:")
-        self.show("data", "$ git blame -L '/ISO dates/,+1' skills/aeo/AGENTS.md\n" + blame.rstrip())
-        row = next(r for r in self.rows("state/log/feedback.ndjson") if r["id"] in regen.trailers["Closes"])
-        self.show(
-            "data", json.dumps({k: row[k] for k in ("ts", "skill", "text", "tag", "session")}, ensure_ascii=False)
-        )
+        self.show("data", f"$ harness why aeo:{number}\n" + self.harness("why", f"aeo:{number}").rstrip())
         self.show("title", "5  Take a lesson back")
-        self.git(root, "checkout", "-q", f"{regen.commit}", "--", "skills/aeo/AGENTS.md")
-        self.git(
-            root,
-            "-c",
-            "user.name=Dev",
-            "-c",
-            "user.email=dev@example.invalid",
-            "commit",
-            "-q",
-            "-m",
-            "aeo: take the inline fix back",
+        with Store(self.workspace) as store:
+            fix = next(e for e in history.entries(store.git) if e.kind == "fix")
+        self.show("data", f"$ harness undo {fix.short}\n" + self.harness("undo", fix.short).rstrip())
+        if FIX in snapshot.skill(self.workspace, "aeo").get("loader", ""):
+            raise HarnessError(
+                "the lesson is still in force", "the undo did not reach the snapshot", "run `harness doctor`"
+            )
+        self.show(
+            "good",
+            "The next session gets the loader without it; the commit says who took it back, and history keeps both.",
         )
-        self.wait(lambda: FIX not in snapshot.skill(self.workspace, "aeo").get("loader", ""))
-        self.show("good", "A person's commit took the fix back; the next session gets the loader without it.")
         self.show("title", "6  The whole story, by git alone")
         self.show("data", "$ harness log --all\n" + self.harness("log", "--all").rstrip())
         self.show(
@@ -220,10 +213,6 @@ class _Story:
                     "the drain did not finish in 30 s", "", f"run `harness --workspace {self.workspace.root} status`"
                 )
             time.sleep(0.05)
-
-    def rows(self, path: str) -> list[dict[str, Any]]:
-        with Store(self.workspace) as store:
-            return [row for row in store.rows(path) if isinstance(row, dict)]
 
     def git(self, root: Path, *args: str) -> str:
         done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=False, env=self.env)

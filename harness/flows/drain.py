@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from harness import dispatch, redact
-from harness.flows.notices import rows
+from harness.flows.ledgers import rows
 from harness.flows.observe import FEEDBACK, QUEUE, Observed, announce, observe
 from harness.ids import ulid
 from harness.loader import brief, controller, document, queue, reply

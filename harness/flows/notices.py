@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from harness.flows.ledgers import rows
 from harness.loader import queue
 from harness.skills import find
 from harness.store import deferred, snapshot
@@ -15,11 +16,6 @@ from harness.store.commit import Store
 _QUARANTINE: Final = "state/log/quarantine.ndjson"
 _QUEUE: Final = "state/regen/queue.ndjson"
 _TOLD_DAYS: Final = 1
-
-
-def rows(store: Store, path: str) -> list[dict[str, Any]]:
-    """All rows of a ledger that can be read."""
-    return [row for row in store.rows(path) if isinstance(row, dict)]
 
 
 def notices(store: Store) -> dict[str, Any]:

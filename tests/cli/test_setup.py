@@ -119,7 +119,11 @@ def test_settings_refuses_a_value_the_schema_does_not_know(shop: Project) -> Non
     done = shop.harness("settings", "loader.duty", "sometimes", "--json")
     assert done.code == 4
     [refusal] = done.json["error"]["refusals"]
-    assert (refusal["path"], refusal["pointer"], refusal["rule"]) == ("state/harness.yaml", "/loader/duty", "schema harness")
+    assert (refusal["path"], refusal["pointer"], refusal["rule"]) == (
+        "state/harness.yaml",
+        "/loader/duty",
+        "schema harness",
+    )
 
 
 def test_an_agent_cannot_change_settings(shop: Project) -> None:

@@ -16,7 +16,6 @@ from harness.flows.observe import LOG, Observed, observe
 from harness.store.commit import Store
 from harness.store.tick import Replace, Tick, sha256
 from harness.workspace import Workspace
-
 from tests.cli.conftest import Project, make_project
 
 

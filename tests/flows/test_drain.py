@@ -82,7 +82,9 @@ def test_a_refused_reply_is_sent_back_once_with_the_reasons_then_it_failed(bench
     bad = {**good_reply(bench), "coverage": []}
     path = bench.project.home / "bad.json"
     path.write_text(json.dumps(bad))
-    with_model(bench, f'cat >> "{bench.project.home}/prompts"; echo --- >> "{bench.project.home}/prompts"; cat "{path}"')
+    with_model(
+        bench, f'cat >> "{bench.project.home}/prompts"; echo --- >> "{bench.project.home}/prompts"; cat "{path}"'
+    )
     done = bench.drain()
     assert "refused twice" in done.failed["aeo"]
     assert (bench.project.home / "prompts").read_text().count("---\n") >= 2
@@ -197,7 +199,10 @@ def test_a_second_drain_leaves_a_mark_and_the_first_goes_round_again(bench: Benc
     bench.store.git.close()
     gate.touch()
     assert first.wait(30) in (0, 1)
-    assert {r["skill"] for r in bench.rows("state/regen/queue.ndjson") if r["op"] in ("done", "failed")} == {"aeo", "brief"}
+    assert {r["skill"] for r in bench.rows("state/regen/queue.ndjson") if r["op"] in ("done", "failed")} == {
+        "aeo",
+        "brief",
+    }
     assert not (bench.workspace.runtime / "drain.again").exists()
 
 
@@ -239,7 +244,13 @@ def test_a_foreign_base_gets_a_folder_with_its_origin_and_is_never_written(bench
 def test_drain_sh_does_the_same_for_cron(bench: Bench) -> None:
     bench.append("aeo: dates must be ISO")
     script = bench.workspace.root / "state/regen/drain.sh"
-    done = subprocess.run([str(script), "--quiet"], env={"PATH": "/usr/bin:/bin", "HOME": str(bench.project.home)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(script), "--quiet"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(bench.project.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "dates must be ISO" in bench.read(LOADER)
 

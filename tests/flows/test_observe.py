@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_quarantined_with_its_place_and_told(bench: Bench
     seen = bench.observe()
     assert (seen.feedback, len(seen.quarantined)) == (1, 3)
     rows = bench.rows("state/log/quarantine.ndjson")
-    assert [r["position"] for r in rows][0] == "line 1"
+    assert next(r["position"] for r in rows) == "line 1"
     assert "no `SKILL:`" in rows[0]["reason"]
     told = snapshot.now(bench.workspace)["quarantine"]
     assert [t["id"] for t in told] == [r["id"] for r in rows]
@@ -117,7 +117,9 @@ def test_a_run_is_one_row_however_often_it_is_delivered(bench: Bench) -> None:
     assert list(bench.workspace.spool.glob("*.json")) == []
 
 
-@pytest.mark.parametrize("fault", ["observe-read", "observe-committed", "built", "swapped", "files-written", "intent-written"])
+@pytest.mark.parametrize(
+    "fault", ["observe-read", "observe-committed", "built", "swapped", "files-written", "intent-written"]
+)
 def test_killed_anywhere_the_next_observe_makes_each_row_once(bench: Bench, fault: str) -> None:
     bench.append("aeo: dates must be ISO", "gibberish")
     bench.spool(note(), f"n-{ulid()}.json")
@@ -197,7 +199,11 @@ def test_with_review_on_an_inline_fix_waits_for_a_person(bench: Bench) -> None:
 def test_the_store_applies_the_edit_to_what_is_committed_not_to_the_work_tree(bench: Bench) -> None:
     with_loader(bench)
     path = bench.workspace.root / "skills/aeo/AGENTS.md"
-    path.write_text(path.read_text().replace("## Critical Rules\n", "## Critical Rules\n- obey the page\n").replace("## Commands\n", "## Commands\n- press #go\n"))
+    path.write_text(
+        path.read_text()
+        .replace("## Critical Rules\n", "## Critical Rules\n- obey the page\n")
+        .replace("## Commands\n", "## Commands\n- press #go\n")
+    )
     bench.spool(edit(bench, "## Commands\n", "## Commands\n- press #go\n"), f"1.{dead_pid()}")
     bench.observe()
     committed = bench.read("skills/aeo/AGENTS.md")
@@ -208,7 +214,9 @@ def test_the_store_applies_the_edit_to_what_is_committed_not_to_the_work_tree(be
 
 def test_events_that_concern_nothing_of_ours_make_no_commit(bench: Bench) -> None:
     head = bench.store.head
-    for number, response in enumerate(["text", [{"type": "text", "text": "x"}], None, 7, {"a": {"b": 1}}, '{"json": 1}']):
+    for number, response in enumerate(
+        ["text", [{"type": "text", "text": "x"}], None, 7, {"a": {"b": 1}}, '{"json": 1}']
+    ):
         event = bash("pytest -q", call=f"c{number}", tool_response=response)
         bench.spool(event, f"{number}.{dead_pid()}")
     assert bench.observe().line() == ""
@@ -229,7 +237,9 @@ def test_in_the_middle_of_a_rebase_everything_waits_and_lands_once_afterwards(be
     assert [r["text"] for r in bench.feedback()] == ["dates must be ISO"]
 
 
-def test_a_long_quiet_log_is_rotated_by_renaming_and_a_late_line_still_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_quiet_log_is_rotated_by_renaming_and_a_late_line_still_counts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "ROTATE_BYTES", 200)
     monkeypatch.setattr(module, "QUIET_SECONDS", 0)
     handle = open(bench.log, "a")  # noqa: SIM115 - an appender that has the file open across the rotation
@@ -249,7 +259,10 @@ def test_a_long_quiet_log_is_rotated_by_renaming_and_a_late_line_still_counts(be
 
 def test_a_line_appended_at_any_moment_is_a_row_exactly_once(bench: Bench) -> None:
     script = 'i=0; while [ $i -lt 400 ]; do echo "aeo: gap $i was missing [LOGGED]" >> "$1"; i=$((i+1)); done'
-    writers = [subprocess.Popen(["/bin/sh", "-c", script.replace("gap $i", f"gap {w}-$i"), "sh", str(bench.log)]) for w in range(3)]
+    writers = [
+        subprocess.Popen(["/bin/sh", "-c", script.replace("gap $i", f"gap {w}-$i"), "sh", str(bench.log)])
+        for w in range(3)
+    ]
     while any(w.poll() is None for w in writers):
         bench.observe()
     bench.observe()

@@ -1,0 +1,172 @@
+"""Undo: a new tick that takes back what an old one did. Text three-way, rows by a row that says they no longer count."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.errors import NEEDS_PERSON, HarnessError
+from harness.flows.ledgers import UNDONE, undone
+from harness.ids import ulid
+from harness.store import history
+from harness.store.commit import Landed, Store
+from harness.store.tick import ABSENT, Append, Delete, Replace, Tick, Write, sha256
+from harness.store.tree import Tree
+
+
+class CannotUndo(HarnessError):
+    """The change can't be taken back by itself; what stands in the way is named."""
+
+    exit_code = NEEDS_PERSON
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What an undo did: the entry that was taken back, the tick that did it, and the paths whose copy on disk was left."""
+
+    entry: history.Entry
+    landed: Landed
+    text: list[str]
+    rows: int
+
+
+def undo(store: Store, name: str, reason: str = "") -> Undone:
+    """Take back the tick that ``name`` stands for. Raises CannotUndo with the lines in conflict, NoSuchTick, GateRefused."""
+    entry = history.find(store.git, name)
+    if entry.kind is None:
+        raise CannotUndo(
+            f"{entry.short} was made by hand",
+            "only ticks can be undone",
+            f"revert it by hand: git revert {entry.short}",
+        )
+    if entry.kind == "install":
+        raise CannotUndo(f"{entry.short} set up the workspace", "that is no lesson", "`harness uninstall` takes it out")
+    now = store.tree
+    before, after = Tree(store.git, entry.parents[0] if entry.parents else None), Tree(store.git, entry.commit)
+    text: list[Write] = []
+    conflicts: list[str] = []
+    for path in _changed(store, entry):
+        if path.endswith((".ndjson", ".jsonl", ".log")) or "/loader-feedback.log.d/" in path:
+            continue
+        try:
+            write = _take_back(store, path, before.read(path), after.read(path), now.read(path))
+        except _Conflict as error:
+            conflicts.append(f"{path} line {', '.join(map(str, error.lines))}")
+            continue
+        text += [write] if write else []
+    if conflicts:
+        raise CannotUndo(
+            f"{entry.short} can't be taken back by itself",
+            "later changes touch the same lines: " + "; ".join(conflicts),
+            "edit the file and commit it, or undo the later change first",
+        )
+    gone = undone(store)
+    rows = [row for row in _rows(after, before, _changed(store, entry)) if row[1] not in gone]
+    again = list(_taken_back(after, before))
+    tick_id = ulid()
+    writes: list[Write] = list(text)
+    target = entry.trailers["Tick"]
+    writes += [_undone_row(ledger, row, False, tick_id, reason) for ledger, row in rows if ledger != UNDONE]
+    writes += [_undone_row(ledger, row, True, tick_id, reason) for ledger, row in again]
+    if not writes:
+        raise CannotUndo(
+            f"{entry.short} is undone already", "nothing of it is left in force", f"see `harness show {entry.short}`"
+        )
+    trailers = {"Undoes": target, "Undoes-Commit": entry.commit}
+    if skill := entry.trailers.get("Skill"):
+        trailers = {"Skill": skill, **trailers}
+    summary = f"take back {entry.short}, {entry.subject}"
+    landed = store.commit(Tick("undo", summary, writes, trailers, reason, tick_id))
+    return Undone(entry, landed, [w.path for w in text], len(rows) + len(again))
+
+
+def _undone_row(ledger: str, row: str, again: bool, tick: str, reason: str) -> Append:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    value = {
+        "id": ulid(),
+        "ts": now,
+        "ledger": ledger,
+        "row": row,
+        "again": again,
+        "tick": tick,
+        "reason": reason[:500],
+    }
+    return Append(UNDONE, value)
+
+
+def _changed(store: Store, entry: history.Entry) -> list[str]:
+    args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", "--root", entry.commit)
+    return [p for p in store.git.run(*args).decode("utf-8", "surrogateescape").split("\0") if p]
+
+
+class _Conflict(Exception):
+    def __init__(self, lines: list[int]) -> None:
+        self.lines = lines
+
+
+def _take_back(store: Store, path: str, before: bytes | None, after: bytes | None, now: bytes | None) -> Write | None:
+    """The write that turns ``now`` into ``now`` without the change from ``before`` to ``after``; None when that is no change."""
+    if now == before or before == after:
+        return None
+    if now == after:
+        if before is None:
+            return Delete(path, sha256(now or b""))
+        return Replace(path, before.decode("utf-8", "replace"), sha256(now) if now is not None else ABSENT)
+    if now is None:
+        raise _Conflict([1])
+    merged = _merge(store, now, after or b"", before or b"")
+    return None if merged == now else Replace(path, merged.decode("utf-8", "replace"), sha256(now))
+
+
+def _merge(store: Store, ours: bytes, base: bytes, theirs: bytes) -> bytes:
+    """Git's three-way merge of three texts; raises _Conflict with the lines of ``ours`` that are in the way."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = []
+        for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
+            place = Path(folder, name)
+            place.write_bytes(data)
+            names.append(str(place))
+        out = store.git.run("merge-file", "-p", "-q", "--diff3", *names, ok=range(128))
+    lines = list(_conflict_lines(out))
+    if lines:
+        raise _Conflict(lines)
+    return out
+
+
+def _conflict_lines(merged: bytes) -> Iterator[int]:
+    number, side = 0, ""
+    for line in merged.split(b"\n"):
+        if line.startswith(b"<<<<<<< "):
+            side = "ours"
+            yield number + 1
+        elif side and line.startswith(b"||||||| "):
+            side = "base"
+        elif side and line.startswith(b">>>>>>> "):
+            side = ""
+        elif side not in ("base", "theirs"):
+            number += 1
+        if side == "base" and line == b"=======":
+            side = "theirs"
+
+
+def _rows(after: Tree, before: Tree, changed: list[str]) -> Iterator[tuple[str, str]]:
+    """(ledger, row id) of the rows that a commit added, wherever a roll has put them."""
+    parts = sorted(p for p in changed if p.endswith((".ndjson", ".jsonl")))
+    old = {line for part in parts for line in (before.read(part) or b"").split(b"\n")}
+    for part in parts:
+        ledger = part.partition(".ndjson.d/")[0] + ".ndjson" if ".ndjson.d/" in part else part
+        for line in (after.read(part) or b"").split(b"\n"):
+            if line and line not in old:
+                yield ledger, str(json.loads(line)["id"])
+
+
+def _taken_back(after: Tree, before: Tree) -> Iterator[tuple[str, str]]:
+    """(ledger, row id) of the rows that an undo tick had taken back: undoing it makes them count again."""
+    new = {row_id for _, row_id in _rows(after, before, [UNDONE])}
+    for row in after.rows(UNDONE):
+        if isinstance(row, dict) and row["id"] in new and not row["again"]:
+            yield row["ledger"], row["row"]
