@@ -237,7 +237,7 @@ def _hooks(workspace: Workspace, env: Mapping[str, str]) -> Iterator[Check]:
     """Each installed hook with a recorded payload, its paths led to a scratch folder: nothing is noted or started here."""
     for path in map(Path, wiring.wired(workspace)):
         with tempfile.TemporaryDirectory(prefix="harness-doctor-") as folder:
-            root, runtime = Path(folder, "project", ".harness"), Path(folder, "runtime")
+            root, runtime = Path(folder, "project", ".harness"), Path(folder, "git", "harness")
             root.mkdir(parents=True)
             for name in ("spool", "sessions", "told"):
                 (runtime / name).mkdir(parents=True)
