@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from harness.clients import context, duty
+from harness.clients import context, duty, forks
 from harness.clients.runtime import Runtime, now_text
 
 TYPE_CHECKING = False  # importing typing would cost each hook half the start of a bare interpreter
@@ -93,7 +93,7 @@ def post_tool_use(payload: Payload, place: Runtime) -> Answer:
         return None
     forked = outcome.get("status") == "forked"
     agent = payload.get("agent_id") or (outcome.get("agentId") if forked else None)
-    place.mark(_text(payload, "session_id"), f"fork.{payload.get('tool_use_id')}")
+    forks.called(payload, place)
     # A fork has had its context at SubagentStart; the parent only gets the fork's result and needs none.
     return _skill_used(payload, place, name, "forked" if forked else "model", agent=agent, give=not forked)
 
@@ -101,20 +101,12 @@ def post_tool_use(payload: Payload, place: Runtime) -> Answer:
 def user_prompt_expansion(payload: Payload, place: Runtime) -> Answer:
     """The user typed a skill: no tool call follows, so this is where it is noted and gets what was learned."""
     name = _text(payload, "command_name").lstrip("/")
-    if not name:
-        return None
-    folder = place.folder_of(name)
-    if folder:
-        text = "\n".join((_text(payload, "prompt_id"), now_text(), folder))
-        place.mark(_text(payload, "session_id"), "typed", text, again=True)
-    return _skill_used(payload, place, name, "typed", agent=None, give=True)
+    return _skill_used(payload, place, name, "typed", agent=None, give=True) if name else None
 
 
 def subagent_start(payload: Payload, place: Runtime) -> Answer:
     """A forked skill starts: what was learned must reach the fork itself, its parent sees only the result."""
-    from harness.clients.forks import forked_skill
-
-    folder = forked_skill(payload, place)
+    folder = forks.forked_skill(payload, place)
     skill = place.skill(folder) if folder else None
     if folder is None or skill is None:
         return None
@@ -233,14 +225,19 @@ def session_end(payload: Payload, place: Runtime) -> Answer:
     return None
 
 
-# -- an agent is about to write ----------------------------------------------------------------------------------------
+# -- a tool is about to run --------------------------------------------------------------------------------------------
 
 
 def pre_tool_use(payload: Payload, place: Runtime) -> Answer:
-    """The gate on what a file of the workspace would hold; files elsewhere are nobody's business here."""
+    """The gate on what a file of the workspace would hold; files elsewhere are nobody's business here.
+
+    A skill about to be used is remembered until it has been, so that its fork can be told from other subagents.
+    """
     from harness.clients import edits
 
     tool, tool_input = _text(payload, "tool_name"), payload.get("tool_input")
+    if tool == "Skill":
+        forks.calls(payload, place)
     named = edits.target(tool_input) if isinstance(tool_input, dict) else ""
     if tool not in edits.TOOLS or not isinstance(tool_input, dict) or not named:
         return None

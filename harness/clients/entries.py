@@ -65,7 +65,10 @@ def entries(
     logging = [f"Bash({command} *)" for command in LOGGING_COMMANDS] if filters else None
     writes = "|".join(TOOLS)
     out = {
-        "PreToolUse": [_group(writes, answers["PreToolUse"] if inside else gate, inside)],
+        "PreToolUse": [
+            _group(writes, answers["PreToolUse"] if inside else gate, inside),
+            _group("Skill", answers["PreToolUse"]),
+        ],
         "PostToolUse": [
             _group("Bash", spool, logging),
             _group(writes, spool, inside),

@@ -1,7 +1,9 @@
 """Which skill a starting subagent is the fork of, as far as a hook can know it.
 
-SubagentStart names no skill. A fork of the model's call shows as an open Skill call at the end of the transcript; a
-fork of a typed skill starts before the model has said a word. In every other case the answer is: not sure, so none.
+SubagentStart names no skill, and the transcript lags behind (the call that forks is often not in it yet). So PreToolUse
+of Skill leaves a marker: the subagent that starts while that call is open is its fork. When anything speaks against it,
+the answer is none. A fork of a skill that the user typed needs nothing here: the context of UserPromptExpansion is part
+of the fork's own first request.
 """
 
 from __future__ import annotations
@@ -16,7 +18,48 @@ if TYPE_CHECKING:
     from typing import Any
 
 TAIL_BYTES = 64 * 1024
+_MARKER = "calling"
 _AGENTS = frozenset({"Agent", "Task"})
+
+
+def calls(payload: dict[str, Any], place: Runtime) -> None:
+    """The model is about to use a skill: remember the call while it is open, if anything is known about the skill."""
+    tool_input = payload.get("tool_input")
+    name = tool_input.get("skill") if isinstance(tool_input, dict) else None
+    folder = place.folder_of(name) if isinstance(name, str) else None
+    if folder:
+        text = json.dumps([payload.get("tool_use_id"), payload.get("prompt_id"), folder])
+        place.mark(str(payload.get("session_id") or ""), _MARKER, text, again=True)
+
+
+def called(payload: dict[str, Any], place: Runtime) -> None:
+    """The call has ended: a subagent that starts from now on is no fork of it."""
+    _take(payload, place)
+
+
+def forked_skill(payload: dict[str, Any], place: Runtime) -> str | None:
+    """The folder of the skill whose fork starts with this SubagentStart, or None when that isn't sure."""
+    found = _take(payload, place)
+    if found is None:
+        return None
+    call, turn, folder = found
+    path = payload.get("transcript_path")
+    entries = tail(path) if isinstance(path, str) else []
+    ended = {block.get("tool_use_id") for entry in entries for block in _blocks(entry, "tool_result")}
+    open_calls = [b for entry in entries for b in _blocks(entry, "tool_use") if b.get("id") not in ended]
+    # A call that another hook denied ends without PostToolUse; the transcript shows its result.
+    stale = turn != payload.get("prompt_id") or call in ended
+    return None if stale or any(b.get("name") in _AGENTS for b in open_calls) else str(folder)
+
+
+def _take(payload: dict[str, Any], place: Runtime) -> list[Any] | None:
+    session = str(payload.get("session_id") or "")
+    text = place.marked(session, _MARKER)
+    if text is None:
+        return None
+    os.unlink(place.marker(session, _MARKER))
+    found = json.loads(text)
+    return found if isinstance(found, list) and len(found) == 3 else None
 
 
 def tail(path: str) -> list[dict[str, Any]]:
@@ -43,40 +86,3 @@ def _blocks(entry: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     message = entry.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     return [b for b in content if isinstance(b, dict) and b.get("type") == kind] if isinstance(content, list) else []
-
-
-def open_calls(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tool calls among ``entries`` that have no result yet, in order."""
-    done = {block.get("tool_use_id") for entry in entries for block in _blocks(entry, "tool_result")}
-    return [b for entry in entries for b in _blocks(entry, "tool_use") if b.get("id") not in done]
-
-
-def forked_skill(payload: dict[str, Any], place: Runtime) -> str | None:
-    """The folder of the skill whose fork starts with this SubagentStart, or None when that isn't sure."""
-    session = str(payload.get("session_id") or "")
-    path = payload.get("transcript_path")
-    entries = tail(path) if isinstance(path, str) else []
-    calls = open_calls(entries)
-    if any(call.get("name") in _AGENTS for call in calls):
-        return None
-    for call in calls:
-        given = call.get("input")
-        name = given.get("skill") if isinstance(given, dict) else None
-        # A call whose fork has started, or whose hook has run, is only open because the transcript lags behind.
-        if call.get("name") != "Skill" or not isinstance(name, str):
-            continue
-        if place.mark(session, f"fork.{call.get('id')}"):
-            return place.folder_of(name)
-    return _typed(payload, place, session, entries)
-
-
-def _typed(payload: dict[str, Any], place: Runtime, session: str, entries: list[dict[str, Any]]) -> str | None:
-    text = place.marked(session, "typed")
-    if not text:
-        return None
-    turn, since, folder = text.split("\n")
-    if turn != payload.get("prompt_id"):
-        return None
-    os.unlink(place.marker(session, "typed"))
-    spoken = any(e.get("type") == "assistant" and str(e.get("timestamp") or "") >= since for e in entries)
-    return None if spoken else folder

@@ -164,59 +164,60 @@ def result(ident: str) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": [block]}}
 
 
+def about_to_use(place: Place, skill: str, ident: str = "t1", **fields: object) -> None:
+    given = {"tool_input": {"skill": skill}, "tool_use_id": ident, **TURN, **fields}
+    assert place.hook("PreToolUse-Skill.json", **given).silent
+
+
+TURN = {"session_id": SESSION, "prompt_id": "the turn"}
+
+
 def test_a_fork_of_the_models_call_gets_what_was_learned(place: Place) -> None:
     place.learn("forked", loader=LOADER, overlay=OVERLAY)
-    path = transcript(place, call("Bash", "t0"), result("t0"), call("Skill", "t1", skill="acme:forked"))
-    first = place.hook("SubagentStart.json", transcript_path=path)
+    about_to_use(place, "acme:forked")
+    # The transcript has the call, or lags behind and has none of it.
+    path = transcript(place, call("Agent", "t0"), result("t0"), call("Skill", "t1", skill="acme:forked"))
+    first = place.hook("SubagentStart.json", **TURN, transcript_path=path)
     assert first.json["hookSpecificOutput"]["hookEventName"] == "SubagentStart"
     assert "Never hedge" in first.context
     assert "harness-feedback: forked:" in first.context
-    assert place.hook("SubagentStart.json", transcript_path=path).silent  # one call, one fork
+    assert place.hook("SubagentStart.json", **TURN, transcript_path=path).silent  # one call, one fork
+    about_to_use(place, "forked", "t2")
+    assert "Never hedge" in place.hook("SubagentStart.json", **TURN, transcript_path="/not/yet").context
 
 
 def test_a_subagent_that_is_no_fork_gets_nothing(place: Place) -> None:
     place.learn("forked", loader=LOADER)
-    cases = [
-        [call("Agent", "t1", prompt="x")],
-        [call("Skill", "t1", skill="forked"), result("t1"), call("Agent", "t2")],
-        [call("Skill", "t1", skill="forked"), call("Agent", "t2")],
-        [call("Skill", "t1", skill="unknown")],
-        [],
-    ]
-    for entries in cases:
-        assert place.hook("SubagentStart.json", transcript_path=transcript(place, *entries)).silent
-    assert place.hook("SubagentStart.json", transcript_path="/does/not/exist").silent
-    assert place.hook("SubagentStart.json", transcript_path=None).silent
+    assert place.hook("SubagentStart.json").silent
+    about_to_use(place, "unknown")
+    assert place.hook("SubagentStart.json", **TURN).silent
+    about_to_use(place, "forked")
+    use(place, "forked", tool_use_id="t1")  # no fork: it has ended at once
+    assert place.hook("SubagentStart.json", **TURN).silent
+    about_to_use(place, "forked")
+    assert place.hook("SubagentStart.json", **{**TURN, "prompt_id": "a later turn"}).silent
+    for entries in ([call("Skill", "t1", skill="forked"), result("t1")], [call("Agent", "t2")]):
+        about_to_use(place, "forked")  # denied by another hook, and then a subagent starts
+        assert place.hook("SubagentStart.json", **TURN, transcript_path=transcript(place, *entries)).silent
+    about_to_use(place, "forked")
+    assert place.hook("SubagentStart.json", **{**TURN, "session_id": "another"}).silent
     assert place.errors == []
 
 
-def test_a_call_whose_hook_has_run_is_not_open(place: Place) -> None:
-    """The transcript lags behind the hooks."""
-    place.learn("aeo", loader=LOADER)
-    use(place, tool_use_id="t1")
-    path = transcript(place, call("Skill", "t1", skill="aeo"))
-    assert place.hook("SubagentStart.json", session_id=SESSION, transcript_path=path).silent
-
-
-def test_a_typed_fork(place: Place) -> None:
+def test_a_typed_fork_has_its_context_already(place: Place) -> None:
     place.learn("demo", loader=LOADER)
     turn = place.payload("UserPromptExpansion.json")
-    same = {"session_id": turn["session_id"], "prompt_id": turn["prompt_id"], "transcript_path": "/not/yet"}
-    place.hook("UserPromptExpansion.json")
-    assert "date field" in place.hook("SubagentStart.json", **same).context
-    assert place.hook("SubagentStart.json", **same).silent  # the next subagent of this turn is another
-    place.hook("UserPromptExpansion.json")
-    assert place.hook("SubagentStart.json", **{**same, "prompt_id": "a later turn"}).silent
-    place.hook("UserPromptExpansion.json")
-    spoken = transcript(place, {"type": "assistant", "timestamp": "2999", "message": {"content": []}})
-    assert place.hook("SubagentStart.json", **{**same, "transcript_path": spoken}).silent
+    assert "date field" in place.hook("UserPromptExpansion.json").context
+    same = {"session_id": turn["session_id"], "prompt_id": turn["prompt_id"]}
+    assert place.hook("SubagentStart.json", **same).silent
 
 
 def test_the_tail_of_a_long_transcript_is_enough(place: Place) -> None:
     place.learn("forked", loader=LOADER)
     filler = [{"type": "user", "message": {"content": "x" * 1000}} for _ in range(500)]
+    about_to_use(place, "forked")
     path = transcript(place, call("Agent", "old"), *filler, call("Skill", "t1", skill="forked"))
-    assert "date field" in place.hook("SubagentStart.json", transcript_path=path).context
+    assert "date field" in place.hook("SubagentStart.json", **TURN, transcript_path=path).context
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
