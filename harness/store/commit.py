@@ -210,8 +210,8 @@ class Store:
         return plans
 
     def _rules(self, tree: Tree, tick: Tick) -> gate.Policy:
-        if tick.kind == "install" and tree.blob_id(policy.PATH) is None:
-            return snapshot.packaged_policy()
+        if tick.kind == "install":
+            return snapshot.packaged_policy()  # it may bring the very schemas that the new policy needs
         return snapshot.rules(self, tree)
 
     def _build_and_swap(

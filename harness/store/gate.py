@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_ROW_BYTES = 32_768
 _MAX_VALUES = 100_000
-SEGMENT = re.compile(r"(?P<ledger>.+\.ndjson)\.d/[^/]+\.ndjson")
+SEGMENT = re.compile(r"(?P<ledger>.+\.(?:ndjson|jsonl))\.d/[^/]+\.ndjson")
 _VERBS = {Append: "append", Replace: "replace", Delete: "delete", Take: "take"}
 
 

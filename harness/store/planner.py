@@ -90,7 +90,7 @@ def segment_name(path: str, body: bytes, existing: Sequence[str], planned: Plan)
     """Where the active ledger ``path`` with the bytes ``body`` is sealed: ``PATH.d/<id of its first row>.ndjson``.
 
     Segments are read in the order of their names. When the clock went back, the first id sorts before the last
-    segment; the name then goes on from that segment's, so that row order stays file order.
+    segment; the name is then that segment's with a number behind it, so that row order stays file order.
     """
     try:
         first = str(json.loads(body.partition(b"\n")[0])["id"])
@@ -99,6 +99,11 @@ def segment_name(path: str, body: bytes, existing: Sequence[str], planned: Plan)
     if not re.fullmatch(r"[0-9A-Za-z._-]{1,100}", first):
         first = sha256(body)[:26].upper()
     taken = [*existing, *(p.rpartition("/")[2] for p in planned.changes if p.startswith(path + ".d/"))]
-    last = max((name.removesuffix(".ndjson") for name in taken), default="")
-    name = first if first > last else f"{last}-{first}"[:200]
-    return f"{path}.d/{name}.ndjson"
+    last = max(taken, default="")
+    name = f"{first}.ndjson"
+    if name <= last:
+        stem = last.removesuffix(".ndjson")
+        base, _, number = stem.rpartition("~")
+        # "~" sorts after "." and after everything that an id is made of.
+        name = f"{base}~{int(number) + 1:06}.ndjson" if base and number.isdecimal() else f"{stem}~000001.ndjson"
+    return f"{path}.d/{name}"
