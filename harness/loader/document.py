@@ -187,8 +187,10 @@ def _lines(text: str) -> list[_Line]:
     coded = 0  # lines before this number are code
     for number, line in enumerate(lines):
         if number >= coded and (mark := marks[number]):
-            # A fence that is never closed is a slip of the pen, and must not hide the sections below it.
-            closes = (n for n in range(number + 1, len(lines)) if (m := marks[n]) and m[1].startswith(mark[1]))
+            # A fence that is never closed is a slip of the pen, and must not hide the sections below it. The footer is no
+            # part of any code.
+            end = next((n for n in range(number + 1, len(lines)) if footers[n]), len(lines))
+            closes = (n for n in range(number + 1, end) if (m := marks[n]) and m[1].startswith(mark[1]))
             coded = next(closes, number) + 1
         heading = None if number < coded or footers[number] else _HEADING.match(line)
         found.append(_Line(line, (len(heading[1]), heading[2]) if heading else None, footers[number]))
