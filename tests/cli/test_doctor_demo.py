@@ -1,0 +1,88 @@
+"""`doctor` finds what is wrong, `demo` tells the story, and the installed wheel stands alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.workspace import resources
+from tests.cli.conftest import Project
+
+
+def verdicts(project: Project) -> dict[str, dict[str, str]]:
+    done = project.harness("doctor", "--json")
+    return {f"{c['group']}/{c['name']}": c for c in done.json["checks"]}
+
+
+def test_everything_is_in_place_after_init_and_each_hook_is_fired(shop: Project) -> None:
+    head, spool = shop.git("rev-parse", "HEAD"), sorted((shop.runtime / "spool").iterdir())
+    found = verdicts(shop)
+    assert {c["verdict"] for c in found.values()} == {"ok"}
+    assert sum(name.startswith("hooks/") for name in found) == 12
+    assert "silent" in found["hooks/PreToolUse Write"]["found"]
+    assert (shop.git("rev-parse", "HEAD"), sorted((shop.runtime / "spool").iterdir())) == (head, spool)
+
+
+def test_doctor_names_a_hook_that_cannot_run(shop: Project) -> None:
+    settings = shop.root / ".claude/settings.local.json"
+    settings.write_text(settings.read_text().replace(json.dumps(sys.executable)[1:-1], "/nowhere/python3"))
+    found = verdicts(shop)
+    assert found["hooks/Stop"]["verdict"] == "wrong"
+    assert "/nowhere/python3" in found["hooks/Stop"]["found"]
+    assert shop.harness("doctor").code == 1
+
+
+def test_doctor_names_missing_hooks_a_missing_schema_and_a_disabled_git_hook(shop: Project) -> None:
+    (shop.root / ".claude/settings.local.json").write_text("{}\n")
+    shop.git("rm", "-q", "schemas/runs.schema.json")
+    shop.git("commit", "-qm", "x", "--no-verify")
+    shop.git("config", "core.hooksPath", "/nowhere")
+    found = verdicts(shop)
+    assert "gone" in found["client/settings.local.json"]["found"]
+    assert "runs" in found["repository/policy"]["found"]
+    assert found["repository/pre-commit"]["verdict"] == "note"
+
+
+@pytest.mark.parametrize("seconds", [2000])
+def test_a_timeout_meant_as_milliseconds_is_named_and_repaired(shop: Project, seconds: int) -> None:
+    """H-07."""
+    settings = shop.root / ".claude/settings.local.json"
+    settings.write_text(settings.read_text().replace('"timeout": 10', f'"timeout": {seconds}', 1))
+    notes = [c["found"] for c in shop.harness("doctor", "--json").json["checks"] if c["verdict"] == "note"]
+    assert any("2000" in n and "seconds" in n for n in notes)
+    shop.ok("init")
+    assert str(seconds) not in settings.read_text()
+
+
+def test_the_demo_ends_in_a_history_to_read(project: Project, tmp_path: Path) -> None:
+    place = tmp_path / "demo"
+    text = project.ok("demo", "--keep", str(place)).out
+    for part in ("denied", "not a feedback line", "harness log", "harness why", "harness undo", "git show", "regen(aeo): 1 gap"):
+        assert part in text, part
+    kinds = project.git("log", "--format=%(trailers:key=Kind,valueonly)", cwd=place / "shop/.harness").split()
+    assert kinds == ["undo", "feedback", "fix", "regen", "feedback", "install"]
+    assert project.harness("demo", "--keep", str(place)).code == 2, "a folder with something in it is not played in"
+
+
+def test_the_wheel_alone_is_enough(tmp_path: Path) -> None:
+    """Hooks, skills, schemas and templates are package data: nothing of the checkout is needed."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path / "dist"), str(resources())]
+    subprocess.run(build, check=True, capture_output=True, env=dict(os.environ))
+    [wheel] = (tmp_path / "dist").glob("git_harness-*.whl")
+    place = tmp_path / "site"
+    # The dependencies come from the environment of the tests; the package itself from the wheel alone.
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(place), str(wheel)]
+    subprocess.run(command, check=True, capture_output=True, env=dict(os.environ))
+    code = "import harness, sys; assert harness.__file__.startswith(sys.argv[1]); from harness.cli import run; sys.exit(run(['demo']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(place)], env={**env, "PYTHONPATH": str(place)}, cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The whole story" in done.stdout
