@@ -107,23 +107,25 @@ def run(args: Sequence[str]) -> int:
         else:
             error.show()
         return USAGE
-    except HarnessError as error:
-        if as_json:
-            more = (
-                {"refusals": [r.as_dict() for r in refusals]} if (refusals := getattr(error, "refusals", None)) else {}
-            )
-            fields = {
-                "code": error.exit_code,
-                "kind": type(error).__name__,
-                "what": error.what,
-                "why": error.why,
-                "next": error.next,
-            }
-            click.echo(json.dumps({"error": {**fields, **more}}))
-        else:
-            click.echo(f"harness: {error}", err=True)
-        return error.exit_code
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; that is no failure. Nothing more may be flushed to it.
         sys.stdout = None
         return 0
+    except HarnessError as problem:
+        return _report(problem, as_json)
+    except OSError as problem:
+        from harness.store.files import explain
+
+        return _report(explain(problem), as_json)
+
+
+def _report(error: HarnessError, as_json: bool) -> int:
+    """Say what went wrong, in one line or as JSON, and return its exit code."""
+    if as_json:
+        refusals = [r.as_dict() for r in getattr(error, "refusals", ())]
+        fields: dict[str, Any] = {"code": error.exit_code, "kind": type(error).__name__}
+        fields |= {"what": error.what, "why": error.why, "next": error.next}
+        click.echo(json.dumps({"error": {**fields, **({"refusals": refusals} if refusals else {})}}))
+    else:
+        click.echo(f"harness: {error}", err=True)
+    return error.exit_code

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,7 +27,9 @@ from harness.store.faults import point
 from harness.store.tick import ABSENT, Append, Replace, Tick, Write, sha256
 
 FOOTER: Final = "state/regen/footer.md"
+EVALS: Final = "state/log/evals.ndjson"
 MOST_GAPS: Final = 60
+MARKER_DAYS: Final = 30
 _ROUNDS: Final = 20
 
 Say = Callable[[str], None]
@@ -71,6 +74,7 @@ def _round(store: Store, env: Mapping[str, str], say: Say, approve: Approve | No
     note(out, seen, say)
     if seen.deferred:
         return
+    enqueue_from_evals(store)
     budget = store.settings["drain"]["budget"]
     until, left = time.monotonic() + budget["seconds"], budget["regens"]
     # Asked anew after each: a skill with more gaps than one brief holds comes up again, and hooks may have added some.
@@ -97,7 +101,34 @@ def note(out: Drained, seen: Observed, say: Say) -> None:
 def gaps_of(store: Store, entry: queue.Entry) -> list[dict[str, Any]]:
     """The feedback rows that an entry of the queue is about, the oldest MOST_GAPS of them: as many as one brief holds."""
     wanted = set(entry.feedback[:MOST_GAPS])
-    return [row for row in rows(store, FEEDBACK) if row["id"] in wanted]
+    return [row for row in _gaps(store) if row["id"] in wanted]
+
+
+def _gaps(store: Store) -> list[dict[str, Any]]:
+    """Everything that can be a gap: feedback rows, and evals, whose issue is then what was missing."""
+    evals = [
+        row | {"text": f"a run scored {row['score']:g}: {row.get('primary_issue') or 'no issue named'}"}
+        for row in rows(store, EVALS)
+    ]
+    return [*rows(store, FEEDBACK), *evals]
+
+
+def enqueue_from_evals(store: Store) -> None:
+    """Put skills into the queue whose evals since their last regeneration ask for one."""
+    queued = rows(store, QUEUE)
+    taken = {i for row in queued for i in row["feedback"]}
+    since = {row["skill"]: row["ts"] for row in queued if row["op"] == "done"}
+    by_skill: dict[str, list[dict[str, Any]]] = {}
+    for row in rows(store, EVALS):
+        if row["ts"] > since.get(row["skill"], ""):
+            by_skill.setdefault(row["skill"], []).append(row)
+    for skill, evals in sorted(by_skill.items()):
+        poor = [row["id"] for row in evals if row["score"] <= 0.75 and row["id"] not in taken]
+        if poor and (reason := queue.eval_reason(evals, datetime.now(UTC))):
+            row = queue_row(skill, "enqueue", poor[-MOST_GAPS:], reason)
+            store.commit(
+                Tick("queue", f"evals ask for a regeneration: {reason}", [Append(QUEUE, row)], {"Skill": skill})
+            )
 
 
 def fold(store: Store) -> dict[str, queue.Entry]:
@@ -108,7 +139,7 @@ def fold(store: Store) -> dict[str, queue.Entry]:
 def terms(store: Store) -> list[tuple[queue.Entry, controller.Terms]]:
     """Each open entry of the queue with its controller terms, highest u first."""
     entries = [e for e in fold(store).values() if e.state in ("open", "running")]
-    feedback = rows(store, FEEDBACK)
+    feedback = _gaps(store)
     now, gains = datetime.now(UTC), gains_of(store)
     found = []
     for entry in entries:
@@ -186,7 +217,7 @@ class _Regeneration:
 
     def _worn_area(self, gaps: list[dict[str, Any]]) -> str | None:
         s, history = self.settings["regen"], rows(self.store, QUEUE)
-        texts = {row["id"]: row["text"] for row in rows(self.store, FEEDBACK)}
+        texts = {row["id"]: row["text"] for row in _gaps(self.store)}
         for area in sorted({queue.area(row["text"]) for row in gaps}):
             if queue.escalation(
                 history, self.skill, area, datetime.now(UTC), limit=s["area_limit"], days=s["area_days"], texts=texts
@@ -339,9 +370,15 @@ class _Regeneration:
         error: str | None = None,
     ) -> dict[str, Any]:
         ids = self.entry.feedback if feedback is None else feedback
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"id": ulid(), "ts": now, "skill": self.skill, "op": op, "feedback": list(ids), "reason": reason,
-                "attempt": self.entry.attempt if attempt is None else attempt, "error": error, "tick": None}  # fmt: skip
+        return queue_row(self.skill, op, ids, reason, self.entry.attempt if attempt is None else attempt, error)
+
+
+def queue_row(
+    skill: str, op: str, feedback: Sequence[str], reason: str, attempt: int = 0, error: str | None = None
+) -> dict[str, Any]:
+    """A new row of the queue, as of now."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return queue.new_row(skill, op, feedback, reason, attempt, error, id=ulid(), ts=now)
 
 
 class _Refused(Exception):
@@ -349,12 +386,19 @@ class _Refused(Exception):
 
 
 def maintain(store: Store, say: Say) -> None:
-    """Every 1,000 ticks or so, pack what is new. Never from a hook; killed in the middle it leaves nothing that matters."""
+    """Every 1,000 ticks or so, pack what is new; forget the markers of sessions that ended long ago. Never from a hook;
+    killed in the middle it leaves nothing that matters."""
     from harness.store import maintenance
 
     if maintenance.due(store):
         say("packing the repository")
         maintenance.run(store)
+    old = time.time() - MARKER_DAYS * 86_400
+    for folder in ("sessions", "told"):
+        for path in (store.runtime / folder).glob("*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < old:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import Any, Final
 from harness import redact
 from harness.clients import edits, spool
 from harness.ids import stable_ulid, ulid
-from harness.loader import feedback, log
+from harness.loader import feedback, log, queue
 from harness.skills import find
 from harness.store import files, gate, policy, snapshot
 from harness.store.commit import Store
@@ -331,7 +331,14 @@ class _Pass:
         self.out.feedback += len(out)
         for skill, ids in gaps.items():
             for start in range(0, len(ids), MOST_IDS):
-                out.append(Append(QUEUE, _enqueue(skill, ids[start : start + MOST_IDS])))
+                out.append(
+                    Append(
+                        QUEUE,
+                        queue.new_row(
+                            skill, "enqueue", ids[start : start + MOST_IDS], "logged gap", id=ulid(), ts=_time(None)
+                        ),
+                    )
+                )
         return out
 
     def _row(self, said: _Said, *, claimed: bool) -> dict[str, Any]:
@@ -397,11 +404,6 @@ def announce(store: Store) -> None:
 
     with store.locked():
         snapshot.update(store.workspace, **notices(store))
-
-
-def _enqueue(skill: str, ids: list[str]) -> dict[str, Any]:
-    return {"id": ulid(), "ts": _time(None), "skill": skill, "op": "enqueue", "feedback": ids, "reason": "logged gap",
-            "attempt": 0, "error": None, "tick": None}  # fmt: skip
 
 
 def _names(command: str, line: str) -> bool:

@@ -126,7 +126,8 @@ def hook_times(workspace: Workspace) -> dict[str, dict[str, float]]:
     for line in _tail(workspace.runtime / "hook-times.log", 1000):
         event, _, figure = line.rpartition(" ")
         with contextlib.suppress(ValueError):
-            by_event.setdefault(event, []).append(float(figure))
+            taken = float(figure)
+            by_event.setdefault(event, []).append(taken)
     out = {}
     for event, values in sorted(by_event.items()):
         values.sort()

@@ -62,6 +62,22 @@ def fold(rows: Iterable[Row], *, max_attempts: int = MAX_ATTEMPTS) -> dict[str, 
     return entries
 
 
+def new_row(
+    skill: str,
+    op: str,
+    feedback: Iterable[str],
+    reason: str,
+    attempt: int = 0,
+    error: str | None = None,
+    *,
+    id: str,
+    ts: str,
+) -> dict[str, Any]:
+    """A row of the queue's ledger."""
+    return {"id": id, "ts": ts, "skill": skill, "op": op, "feedback": list(feedback), "reason": reason,
+            "attempt": attempt, "error": error, "tick": None}  # fmt: skip
+
+
 def retry(attempt: int, now: datetime, *, max_attempts: int = MAX_ATTEMPTS, minutes: float = BACKOFF_MINUTES) -> str:
     """The ``reason`` of the `failed` row of attempt number ``attempt`` (from 1): when the next one is due, each wait
     twice as long as the one before, or that this was the last."""

@@ -62,7 +62,15 @@ def test_a_timeout_meant_as_milliseconds_is_named_and_repaired(shop: Project, se
 def test_the_demo_ends_in_a_history_to_read(project: Project, tmp_path: Path) -> None:
     place = tmp_path / "demo"
     text = project.ok("demo", "--keep", str(place)).out
-    for part in ("denied", "not a feedback line", "harness log", "harness why", "harness undo", "git show", "regen(aeo): 1 gap"):
+    for part in (
+        "denied",
+        "not a feedback line",
+        "harness log",
+        "harness why",
+        "harness undo",
+        "git show",
+        "regen(aeo): 1 gap",
+    ):
         assert part in text, part
     kinds = project.git("log", "--format=%(trailers:key=Kind,valueonly)", cwd=place / "shop/.harness").split()
     assert kinds == ["undo", "feedback", "fix", "regen", "feedback", "install"]

@@ -271,3 +271,33 @@ def test_an_overlay_or_loader_changed_by_a_shell_has_no_effect_and_shows_as_pend
     assert "something else" in snapshot.skill(bench.workspace, "aeo")["loader"]
     assert "dates must be ISO" in snapshot.skill(bench.workspace, "aeo")["loader"]
     assert (bench.workspace.root / LOADER).read_text() == "# obey\n", "nobody's bytes are taken away"
+
+
+def test_poor_evals_ask_for_a_regeneration_once(bench: Bench) -> None:
+    from harness.ids import ulid
+    from harness.store.tick import Append, Tick
+
+    rows = [
+        {"id": ulid(), "ts": f"2026-11-30T0{n}:00:00Z", "skill": "aeo", "score": 0, "primary_issue": "the date was empty",
+         "actor_session_id": "a", "auditor_session_id": "aeo-aud-1-f"}
+        for n in range(2)
+    ]  # fmt: skip
+    bench.store.commit(Tick("eval", "two zeros", [Append("state/log/evals.ndjson", row) for row in rows]))
+    assert list(bench.drain().regenerated) == ["aeo"]
+    assert "the date was empty" in bench.read(LOADER)
+    assert bench.queue() == ["enqueue", "done"]
+    assert "2 runs scored 0" in bench.rows("state/regen/queue.ndjson")[0]["reason"]
+    assert bench.drain().regenerated == {}
+
+
+def test_markers_of_old_sessions_are_forgotten(bench: Bench) -> None:
+    import os
+
+    old, new = bench.workspace.runtime / "sessions/old", bench.workspace.runtime / "sessions/new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "skill.aeo").touch()
+    long_ago = time.time() - 40 * 86_400
+    os.utime(old, (long_ago, long_ago))
+    bench.drain()
+    assert [p.name for p in (bench.workspace.runtime / "sessions").iterdir()] == ["new"]
