@@ -23,6 +23,9 @@ check: lint test
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
+torture: $(STAMP)
+	$(BIN)/python -m tests.torture $(ARGS)
+
 dist: $(STAMP)
 	$(BIN)/python -m build
 
