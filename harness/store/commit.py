@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.settings import merged
-from harness.store import deferred, engine, files, gate, index, policy, recover, snapshot, worktree
+from harness.store import deferred, engine, files, gate, index, recover, snapshot, worktree
 from harness.store.errors import Busy, CommitFailed, Deferred, GateRefused, Stale, Unfinished
 from harness.store.faults import point
 from harness.store.git import Git, GitError

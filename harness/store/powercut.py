@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store import deferred, engine, files, index, snapshot
-from harness.store.errors import CommitFailed, GateRefused, Stale
+from harness.store.errors import CommitFailed, Deferred, GateRefused, Stale
 from harness.store.git import GitError
 from harness.store.planner import plan
 from harness.store.tick import Take, Tick, decode
@@ -47,7 +47,16 @@ class _Rebuilt:
 def repair(store: Store, records: Sequence[Mapping[str, Any]]) -> None:
     """Make every row of ``records`` (all of an earlier boot, in order) part of history again, then empty the journal."""
     index.release_stale(store.workspace.git_dir)
-    damaged = _drop_torn_objects(common_dir(store.workspace.git_dir) / "objects", store.runtime / "journal")
+    damaged = _drop_torn_objects(common_dir(store.workspace.git_dir) / "objects")
+    old = records[0]["old"]
+    if old is not None and not _is_whole(store, old):
+        # That was on the disk long ago. Either somebody has rewritten history since, or the repository is lost.
+        if not _is_whole(store, "HEAD"):
+            raise CommitFailed(
+                "git has lost history of this workspace", f"{old} is missing", "restore .git from a clone or a backup"
+            )
+        store.journal.checkpoint()
+        return
     damaged = _drop_torn_refs(store) or damaged
     damaged = damaged or not _all_there(store, records)
     if damaged:
@@ -81,6 +90,8 @@ def _rebuild(store: Store, records: Sequence[Mapping[str, Any]]) -> _Rebuilt:
         out.parents.add(record["old"])
         # A parent that is gone was a person's commit, or a signed one that has another id now: go on from what there is.
         at = record["old"] if record["old"] is None or _is_whole(store, record["old"]) else out.tip
+        if not snapshot.now(store.workspace):
+            store.settings = snapshot.settings_in(Tree(store.git, at))
         for tick in (decode(value) for value in record["ticks"]):
             tree = Tree(store.git, at)
             try:
@@ -90,7 +101,7 @@ def _rebuild(store: Store, records: Sequence[Mapping[str, Any]]) -> _Rebuilt:
                         0
                     ].id
                     out.ticks.append((tick, at))
-            except (Stale, GateRefused, CommitFailed, GitError) as error:
+            except (Stale, GateRefused, CommitFailed, Deferred, GitError) as error:
                 out.aside.append((tick, f"could not be made again after a power cut: {error}"))
         out.tip = at
     return out
@@ -141,7 +152,7 @@ def _fell_back(store: Store) -> bool:
     return last.startswith(_OUR_PLACE[:-1]) or last == ""
 
 
-def _drop_torn_objects(objects: Path, journal: Path) -> bool:
+def _drop_torn_objects(objects: Path) -> bool:
     """Remove loose objects that don't hold what their name says: git would take them for present and never write them."""
     found = False
     for folder in objects.glob("[0-9a-f][0-9a-f]"):
@@ -234,7 +245,13 @@ def _restore_index(store: Store, head: str, entries: dict[str, tuple[str, str] |
 
 
 def _index_is_torn(store: Store) -> bool:
-    if not (store.workspace.git_dir / "index").exists():
+    data = files.read(store.workspace.git_dir / "index") or b""
+    algorithm, width = ("sha256", 32) if len(store.head or "") == 64 else ("sha1", 20)
+    sums = {
+        hashlib.new(algorithm, data[:-width], usedforsecurity=False).digest(),
+        bytes(width),
+    }  # zeros: index.skipHash
+    if not data.startswith(b"DIRC") or data[-width:] not in sums:
         return True
     try:
         store.git.run("ls-files", "-s", "-z")

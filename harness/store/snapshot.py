@@ -43,6 +43,12 @@ def settings(workspace: Workspace) -> dict[str, Any]:
     return merged(found) if isinstance(found, dict) else {}
 
 
+def settings_in(tree: Tree) -> dict[str, Any]:
+    """The settings that a commit holds, with the defaults under them; the defaults alone when it has none that parse."""
+    document, why = gate.parse_document(SETTINGS, (tree.read(SETTINGS) or b"").decode("utf-8", "replace"))
+    return merged(None if why else document)
+
+
 def update(workspace: Workspace, **fields: Any) -> None:
     """Set fields of ``now.json``. Needs the workspace's lock."""
     value = now(workspace)
@@ -97,8 +103,7 @@ def export(store: Store, commit: str, paths: Iterable[str], refused: Mapping[str
         value = policy.compiled(blob, tree.read(policy.PATH) or b"", workspace.runtime / "cache")
         files.replace(workspace.snapshot / "policy.json", json.dumps(value).encode(), sync=False)
     if SETTINGS in passed:
-        document, why = gate.parse_document(SETTINGS, (tree.read(SETTINGS) or b"").decode("utf-8", "replace"))
-        fields["settings"] = merged(None if why else document)
+        fields["settings"] = settings_in(tree)
         store.settings = fields["settings"]
         store.journal.durable = store.settings["durability"] == "safe"
     update(workspace, **fields)

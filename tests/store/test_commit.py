@@ -249,7 +249,7 @@ def test_both_engines_make_the_same_commits(place: Place, monkeypatch: pytest.Mo
         engine.Commit({"a.txt": b"1\n", "b/c/d.sh": b"#!/bin/sh\n", "b-c": b"", "b.c/é ü": b"x" * 70_000}, "one\n", "A B <a@b>", 1_700_000_000),
         engine.Commit({"b/c/d.sh": None, "b": b"now a file\n", "a.txt": b"\0\xff"}, "two\n\nbody\n", "A B <a@b>", 1_700_000_001),
         engine.Commit({"b.c/é ü": None, "b": None, "b/x": b"a folder again"}, "three\n", "é <e@b>", 1_700_000_002),
-        engine.Commit({path: None for path in place.git("ls-files").split("\n")} | {"a.txt": None, "b/x": None, "b-c": None}, "empty\n", "A <a@b>", 1),
+        engine.Commit(dict.fromkeys(place.git("ls-files").split("\n")) | {"a.txt": None, "b/x": None, "b-c": None}, "empty\n", "A <a@b>", 1),
     ]  # fmt: skip
     loose = engine.build(place.store.git, start, commits)
     monkeypatch.setattr(engine, "FEW", 0)
