@@ -237,8 +237,11 @@ def _hooks(workspace: Workspace, env: Mapping[str, str]) -> Iterator[Check]:
     """Each installed hook with a recorded payload, its paths led to a scratch folder: nothing is noted or started here."""
     for path in map(Path, wiring.wired(workspace)):
         with tempfile.TemporaryDirectory(prefix="harness-doctor-") as folder:
-            root, runtime = Path(folder, "project", ".harness"), Path(folder, "git", "harness")
-            root.mkdir(parents=True)
+            # Laid out like a workspace, since a shared launcher looks for one by itself.
+            root = Path(folder, "project", ".harness")
+            runtime = root / ".git" / "harness"
+            (root / "state").mkdir(parents=True)
+            (root / "state/harness.yaml").touch()
             for name in ("spool", "sessions", "told"):
                 (runtime / name).mkdir(parents=True)
             if workspace.snapshot.is_dir():

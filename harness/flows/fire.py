@@ -49,7 +49,9 @@ def payload(name: str, project: Path, **changes: Any) -> dict[str, Any]:
 
 
 def commands(settings: Path, event: str, tool: str = "") -> list[list[str]]:
-    """The commands that the settings file has for an event and tool, each once, in order. ``if`` filters are not looked at."""
+    """The commands that the settings file has for an event and tool, each once, in order. ``if`` filters are not looked at;
+    the project's folder is filled in as the client does."""
+    project = str(settings.parent.parent)
     try:
         groups = json.loads(settings.read_text("utf-8")).get("hooks", {}).get(event, [])
     except (OSError, ValueError, AttributeError):
@@ -62,6 +64,7 @@ def commands(settings: Path, event: str, tool: str = "") -> list[list[str]]:
         for hook in group.get("hooks", []):
             if hook.get("type") == "command":
                 one = [hook["command"], *hook["args"]] if "args" in hook else ["/bin/sh", "-c", hook["command"]]
+                one = [part.replace("${CLAUDE_PROJECT_DIR}", project) for part in one]
                 if one not in found:
                     found.append(one)
     return found

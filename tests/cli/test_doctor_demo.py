@@ -94,3 +94,20 @@ def test_the_wheel_alone_is_enough(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The whole story" in done.stdout
+
+
+def test_shared_hooks_go_through_a_launcher_and_name_no_machine(shop: Project) -> None:
+    shop.ok("uninstall")
+    shop.ok("init", "--shared")
+    text = (shop.root / ".claude/settings.json").read_text()
+    assert sys.executable not in text
+    assert str(shop.root) not in text
+    bin_folder = shop.home / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "harness").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m harness "$@"\n')
+    (bin_folder / "harness").chmod(0o755)
+    shop.env["PATH"] = f"{bin_folder}:{shop.env['PATH']}"
+    found = verdicts(shop)
+    assert {c["verdict"] for name, c in found.items() if name.startswith("hooks/")} == {"ok"}
+    shop.ok("uninstall")
+    assert not list((shop.root / ".claude").iterdir())
