@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -233,10 +235,25 @@ def _beside(path: Path) -> list[Path]:
     ]
 
 
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for the hooks to work in. Stop and its like start a drain of it, which may outlive the check by a moment, so
+    the folder is removed until it stays away."""
+    folder = tempfile.mkdtemp(prefix="harness-doctor-")
+    try:
+        yield folder
+    finally:
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(0.05)
+            if not os.path.exists(folder):
+                break
+
+
 def _hooks(workspace: Workspace, env: Mapping[str, str]) -> Iterator[Check]:
     """Each installed hook with a recorded payload, its paths led to a scratch folder: nothing is noted or started here."""
     for path in map(Path, wiring.wired(workspace)):
-        with tempfile.TemporaryDirectory(prefix="harness-doctor-") as folder:
+        with _scratch() as folder:
             # Laid out like a workspace, since a shared launcher looks for one by itself.
             root = Path(folder, "project", ".harness")
             runtime = root / ".git" / "harness"

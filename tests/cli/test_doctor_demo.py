@@ -53,7 +53,9 @@ def test_a_timeout_meant_as_milliseconds_is_named_and_repaired(shop: Project, se
     """H-07."""
     settings = shop.root / ".claude/settings.local.json"
     settings.write_text(settings.read_text().replace('"timeout": 10', f'"timeout": {seconds}', 1))
-    notes = [c["found"] for c in shop.harness("doctor", "--json").json["checks"] if c["verdict"] == "note"]
+    done = shop.harness("doctor", "--json")
+    assert "checks" in done.json, done
+    notes = [c["found"] for c in done.json["checks"] if c["verdict"] == "note"]
     assert any("2000" in n and "seconds" in n for n in notes)
     shop.ok("init")
     assert str(seconds) not in settings.read_text()
