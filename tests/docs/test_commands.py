@@ -13,7 +13,12 @@ from harness.cli import COMMANDS
 from harness.workspace import resources
 from tests.cli.conftest import Project, make_project
 
-PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (resources() / "docs").glob("*.md")), "THREATS.md", "CHANGELOG.md"]
+PAGES = [
+    "README.md",
+    *sorted(f"docs/{p.name}" for p in (resources() / "docs").glob("*.md")),
+    "THREATS.md",
+    "CHANGELOG.md",
+]
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
@@ -32,7 +37,15 @@ def with_harness_on_path(project: Project, folder: Path) -> dict[str, str]:
 
 
 def shell(script: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["/bin/sh", "-eu", "-c", script], cwd=cwd, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        ["/bin/sh", "-eu", "-c", script],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
@@ -65,7 +78,14 @@ def test_the_readmes_way_in_works_as_shown(tmp_path: Path) -> None:
     # The package is installed already, and `your-project` is the reader's own.
     script = use.replace("pip install git-harness", ":").replace("cd your-project", f"cd '{project.root}'")
     assert shell(script, tmp_path, env).returncode == 0
-    for command in ("harness log", "harness status", "harness doctor", "harness drain", "git harness log", "harness uninstall"):
+    for command in (
+        "harness log",
+        "harness status",
+        "harness doctor",
+        "harness drain",
+        "git harness log",
+        "harness uninstall",
+    ):
         assert shell(command, project.root, env).returncode == 0, command
 
 
