@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from harness.store import history
 from harness.store.commit import Store
 from harness.store.tick import KINDS
 
+if TYPE_CHECKING:
+    from harness.flows.why import Cause
+
 
 @click.command("log")
 @click.option("--all", "everything", is_flag=True, help="Every tick, and commits made by hand.")
@@ -19,6 +23,7 @@ from harness.store.tick import KINDS
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind of tick.")
 @click.option("--since", metavar="TIME", help="Only what is newer: '2 days ago', 2026-11-30, …")
 @click.option("-n", "limit", type=click.IntRange(1), default=None, help="At most so many.")
+@click.option("--graph", is_flag=True, help="Every commit of every branch, with the lines between them.")
 @json_option
 @click.pass_context
 def log_command(
@@ -28,6 +33,7 @@ def log_command(
     kind: str | None,
     since: str | None,
     limit: int | None,
+    graph: bool,
     as_json: bool,
 ) -> None:
     """Lessons, newest first, one line each. With --json one object a line.
@@ -38,6 +44,13 @@ def log_command(
       harness log --skill aeo --since '1 week ago'
       harness log --all -n 20 --json
     """
+    if graph:
+        if as_json or kind:
+            raise click.UsageError("--graph draws every commit; --json and --kind don't go with it.")
+        with Store(workspace(ctx)) as store:
+            for line in history.graph(store.git, since=since, skill=skill, limit=limit):
+                click.echo(shown(line))
+        return
     count = 0
     with Store(workspace(ctx)) as store:
         for entry in history.entries(store.git, since=since):
@@ -84,13 +97,16 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
                 if one.get(part):
                     click.echo(f"--- {part} in force ---\n{shown(one[part])}")
         return
+    from harness.flows.why import behind
+
     with Store(found) as store:
         entry = history.find(store.git, name)
         colour = sys.stdout.isatty() and not as_json
         diff = history.diff(store.git, entry.commit, colour=colour)
-        rows = _rows(diff) if as_json else []
+        cause = behind(store, entry, os.environ)
     if as_json:
-        print_json({**entry.as_dict(), "rows": rows, "diff": diff})
+        evidence = {"evidence": cause.rows, "prompts": cause.prompts, "undone_by": cause.undone_by}
+        print_json({**entry.as_dict(), **evidence, "rows": _rows(diff), "diff": diff})
         return
     click.echo(click.style(entry.subject, bold=True))
     click.echo(f"{entry.commit}  {entry.ts}  {shown(entry.author)}")
@@ -98,8 +114,28 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         click.echo(f"\n{shown(entry.body)}")
     click.echo()
     table([(key, shown(value)) for key, value in entry.trailers.items()])
+    if cause.undone_by:
+        click.echo(f"  undone by {cause.undone_by}")
+    if cause.rows:
+        click.echo(f"\n{click.style('behind it', bold=True)}")
+        _evidence(cause)
     click.echo()
     click.echo(diff if colour else shown(diff))
+
+
+def _evidence(cause: Cause) -> None:
+    """Print the rows behind a tick, their words, and what the user had said."""
+    for row in cause.rows:
+        words = row.get("text") or row.get("reason") or ""
+        claimed = ", claimed" if row.get("claimed_fixed") else ""
+        ledger, tag = row["ledger"].rpartition("/")[2].partition(".")[0], row.get("tag", row.get("op", ""))
+        click.echo(f"    {ledger} {row['id']}  {row['ts']}  [{tag}{claimed}]")
+        click.echo(f"      “{shown(str(words))}”" + (f"  ({row['line']})" if row.get("line") else ""))
+    for one in cause.prompts:
+        said = (
+            f"the user had said: “{shown(one['prompt'])}”" if one["prompt"] else "its transcript is not on this machine"
+        )
+        click.echo(f"    session {shown(one['session'])}: {said}")
 
 
 @click.command("why")
@@ -131,19 +167,7 @@ def why_command(ctx: click.Context, target: str, as_json: bool) -> None:
         click.echo(
             f"  {click.style(entry.short, fg='yellow')}  {shown(entry.subject)}  [{by}, {ago(entry.ts)} ago]{undone}"
         )
-        for row in cause.rows:
-            words = row.get("text") or row.get("reason") or ""
-            claimed = ", claimed" if row.get("claimed_fixed") else ""
-            ledger, tag = row["ledger"].rpartition("/")[2].partition(".")[0], row.get("tag", row.get("op", ""))
-            click.echo(f"    {ledger} {row['id']}  {row['ts']}  [{tag}{claimed}]")
-            click.echo(f"      “{shown(str(words))}”" + (f"  ({row['line']})" if row.get("line") else ""))
-        for one in cause.prompts:
-            said = (
-                f"the user had said: “{shown(one['prompt'])}”"
-                if one["prompt"]
-                else "its transcript is not on this machine"
-            )
-            click.echo(f"    session {shown(one['session'])}: {said}")
+        _evidence(cause)
 
 
 @click.command("undo")

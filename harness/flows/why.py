@@ -78,10 +78,21 @@ def why(store: Store, target: str, env: Mapping[str, str]) -> list[Cause]:
                 "see `harness log --all`",
             ) from None
     for cause in found:
-        cause.rows = _rows_behind(store, cause.entry)
-        cause.prompts = list(_prompts(cause, env))
-        cause.undone_by = _undone_by(store, cause.entry)
+        _fill(store, cause, env)
     return found
+
+
+def behind(store: Store, entry: history.Entry, env: Mapping[str, str]) -> Cause:
+    """What stands behind one commit: rows, words, prompts, and the undo that took it back."""
+    cause = Cause("", None, "", entry)
+    _fill(store, cause, env)
+    return cause
+
+
+def _fill(store: Store, cause: Cause, env: Mapping[str, str]) -> None:
+    cause.rows = _rows_behind(store, cause.entry)
+    cause.prompts = list(_prompts(cause, env))
+    cause.undone_by = _undone_by(store, cause.entry)
 
 
 def _path(store: Store, tree: Tree, name: str) -> str | None:

@@ -108,6 +108,20 @@ def find(git: Git, name: str) -> Entry:
     raise NoSuchTick(f"nothing answers to {name!r}", "", "see `harness log --all`")
 
 
+def graph(git: Git, *, since: str | None = None, skill: str | None = None, limit: int | None = None) -> Iterator[str]:
+    """The commits of all branches as git draws them, one line each, as they come."""
+    args = ["log", "--graph", "--branches", "--remotes", "HEAD", "--abbrev=4", "--format=%h  %ad  %s%d", "--date=short"]
+    args += [f"--since={since}"] if since else []
+    args += [f"-{limit}"] if limit else []
+    args += ["-F", f"--grep=Skill: {skill}"] if skill else []
+    with git.start(*args, "--") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        for line in process.stdout:
+            yield line.decode("utf-8", "replace").rstrip("\n")
+
+
 def diff(git: Git, commit: str, *, colour: bool) -> str:
     """The change of one commit as a unified diff; nothing of the repository's configuration runs."""
     return git.text(
