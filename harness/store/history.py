@@ -87,7 +87,10 @@ def _trailer(line: str) -> tuple[str, str]:
 
 
 def find(git: Git, name: str) -> Entry:
-    """The commit that ``name`` stands for: a git revision (``a7f3``, ``HEAD~1``), or a tick's id (whole, or its beginning or end); raises NoSuchTick."""
+    """The commit that ``name`` stands for; raises NoSuchTick.
+
+    ``name`` is a git revision (``a7f3``, ``HEAD~1``) or a tick's id, whole or its beginning or end.
+    """
     if re.fullmatch(r"(?!-)[\w./~^@{}-]{1,200}", name):
         code = git.text("rev-parse", "--verify", "-q", f"{name}^{{commit}}", ok=(0, 1, 128))
         if code:
