@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -164,6 +165,10 @@ class Store:
         for name, what in _IN_THE_MIDDLE.items():
             if (self.workspace.git_dir / name).exists():
                 return f"{what} is under way"
+        # In the hooks of a commit git holds no lock, and fails when HEAD has moved meanwhile; this variable gives it away.
+        hooked = os.environ.get("GIT_INDEX_FILE")
+        if hooked and os.path.realpath(os.path.dirname(os.path.abspath(hooked))) == os.path.realpath(self.workspace.git_dir):
+            return "a commit is under way, and this is one of its hooks"
         return None
 
     def land(self, ticks: Sequence[Tick]) -> list[Landed]:
@@ -230,7 +235,7 @@ class Store:
                 parent,
                 who=record["who"],
                 note=f"harness: {real[-1][0].kind}",
-                keep=self._keep_ref(parent),
+                keep=self._keep_ref(parent, built[-1].id),
             )
         except GitError as error:
             now = self.head
@@ -317,12 +322,12 @@ class Store:
             return text[5:]
         return self.git.text("symbolic-ref", "-q", "HEAD", ok=(0, 1)) or None
 
-    def _keep_ref(self, parent: str | None) -> str | None:
+    def _keep_ref(self, parent: str | None, new: str) -> str | None:
         """On a detached HEAD, the ref that keeps its ticks reachable after the next checkout."""
         if parent is None or self.symbolic_head() is not None:
             return None
         kept = self.git.text("for-each-ref", "--points-at", parent, "--format=%(refname)", _KEEP).splitlines()
-        return kept[0] if kept else f"{_KEEP}{parent[:12]}-{int(time.time())}"
+        return kept[0] if kept else f"{_KEEP}{new[:16]}"
 
 
 class _Lost(Exception):

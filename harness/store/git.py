@@ -42,11 +42,13 @@ _environ_lock = threading.RLock()
 
 
 class GitError(HarnessError):
-    """Git refused; ``why`` holds its own last line."""
+    """Git refused; ``why`` holds its own words in one line."""
 
     def __init__(self, args: Sequence[str], code: int, stderr: str) -> None:
         self.code, self.stderr = code, stderr
-        last = next((line for line in reversed(stderr.strip().splitlines()) if line.strip()), f"exit code {code}")
+        lines = [line.strip() for line in stderr.splitlines() if line.strip()] or [f"exit code {code}"]
+        # After its own words git often gives advice for people at a terminal.
+        last = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
         for known, what, next_step in _KNOWN:
             if known in stderr:
                 super().__init__(what, last, next_step)
@@ -99,11 +101,13 @@ class Git:
         if self._git is None:
             from git import Git as GitPython  # 85 ms: paid where a tick is made, never in a hook
 
-            self._git = GitPython(str(self.root))
+            self._git = GitPython()
         with no_git_env():
             extra = {**_ALWAYS, "GIT_CEILING_DIRECTORIES": str(self.root.parent), **(env or {})}
             process = self._git.execute(
-                ["git", *_OPTIONS, *args],
+                # GitPython expands `$HOME` and `~` in a folder's name, and where that leads nowhere it quietly runs git in
+                # the current folder: a tick went for another repository. Git is told the folder itself.
+                ["git", "-C", str(self.root), *_OPTIONS, *args],
                 istream=subprocess.PIPE,
                 as_process=True,
                 env=extra,
