@@ -157,12 +157,12 @@ def _asking(review: bool) -> Callable[[str, str, str], bool] | None:
 
 
 def _dry_run(store: Store, as_json: bool) -> int:
-    from harness.flows import drain as flow
+    from harness.flows import backlog, regenerate
     from harness.loader import brief, document, reply
 
     out = []
-    for entry in flow.due(store):
-        footer = flow.footer_of(store, entry.skill)
+    for entry in backlog.due(store):
+        footer = regenerate.footer_of(store, entry.skill)
         base, loader, overlay = (
             (store.tree.read(f"skills/{entry.skill}/{name}.md") or b"").decode("utf-8", "replace")
             for name in ("SKILL", "AGENTS", "overlay")
@@ -171,7 +171,7 @@ def _dry_run(store: Store, as_json: bool) -> int:
             entry.skill,
             base,
             loader or document.new_loader(entry.skill, footer),
-            flow.gaps_of(store, entry),
+            backlog.gaps_of(store, entry),
             overlay,
             footer,
             reply.LIMITS,
@@ -199,12 +199,12 @@ def regen_command(ctx: click.Context, what: str, as_json: bool) -> None:
       harness regen status
       harness regen status --json
     """
-    from harness.flows import drain as flow
+    from harness.flows import backlog
 
     with Store(workspace(ctx)) as store:
         store.catch_up()
-        ranked = flow.terms(store)
-        other = [e for e in flow.fold(store).values() if e.state in ("failed", "escalated")]
+        ranked = backlog.terms(store)
+        other = [e for e in backlog.fold(store).values() if e.state in ("failed", "escalated")]
         threshold = store.settings["regen"]["threshold"]
     listed = [
         {

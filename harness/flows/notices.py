@@ -18,6 +18,12 @@ _QUEUE: Final = "state/regen/queue.ndjson"
 _TOLD_DAYS: Final = 1
 
 
+def announce(store: Store) -> None:
+    """Put into the snapshot what hooks tell: unread lines of the last day, names of skills, whether the queue has work."""
+    with store.locked():
+        snapshot.update(store.workspace, **notices(store))
+
+
 def notices(store: Store) -> dict[str, Any]:
     """The fields of ``now.json`` that hooks tell from: notices for a session's start, unread feedback lines of the last
     day, each skill's names, and whether the queue holds work."""

@@ -19,15 +19,15 @@ from typing import Any, Final
 
 from harness import redact
 from harness.clients import edits, spool
+from harness.flows.notices import announce
 from harness.ids import stable_ulid, ulid
 from harness.loader import feedback, log, queue
 from harness.skills import find
-from harness.store import files, gate, policy, snapshot
+from harness.store import files, gate, policy
 from harness.store.commit import Store
 from harness.store.errors import Deferred, Refusal
 from harness.store.faults import point
 from harness.store.tick import ABSENT, Append, Replace, Take, Tick, Write, sha256
-from harness.store.tree import BadLine, Tree
 
 LOG: Final = "state/log/loader-feedback.log"
 FEEDBACK: Final = "state/log/feedback.ndjson"
@@ -398,14 +398,6 @@ def rotate(store: Store) -> None:
     store.commit(Tick("feedback", "rotate the log", [Take(name, committed, ABSENT)]))
 
 
-def announce(store: Store) -> None:
-    """Put into the snapshot what hooks tell: unread lines of the last day, names of skills, whether the queue has work."""
-    from harness.flows.notices import notices
-
-    with store.locked():
-        snapshot.update(store.workspace, **notices(store))
-
-
 def _names(command: str, line: str) -> bool:
     """Whether the shell command ``command`` is the one that wrote the log line ``line``: it holds the line's own words."""
     text = line.partition("] ")[2] if line.startswith("[") else line
@@ -431,8 +423,3 @@ def _milliseconds(ts: Any) -> int:
         return int(datetime.fromisoformat(str(ts)).timestamp() * 1000)
     except (ValueError, OverflowError):
         return 0
-
-
-def bad_lines(tree: Tree, path: str) -> int:
-    """How many lines of a ledger are no rows."""
-    return sum(isinstance(row, BadLine) for row in tree.rows(path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from datetime import UTC, datetime
@@ -254,12 +253,3 @@ def _held(lock: Path) -> str:
                         if os.readlink(handle) == wanted:
                             return f"process {pid.name} holds it"
     return "no process holds it"
-
-
-def maintenance(workspace: Workspace) -> dict[str, Any]:
-    """What the last packing did."""
-    try:
-        value = json.loads((workspace.runtime / "maintenance.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -28,7 +28,7 @@ def with_model(bench: Bench, script: str) -> None:
 
 def good_reply(bench: Bench) -> dict[str, Any]:
     """A loader with a rule for every open gap, made from the one in force."""
-    from harness.flows.drain import footer_of
+    from harness.flows.regenerate import footer_of
     from harness.loader import document
 
     old = bench.read(LOADER) or document.new_loader("aeo", footer_of(bench.store, "aeo"))
