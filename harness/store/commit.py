@@ -167,7 +167,9 @@ class Store:
                 return f"{what} is under way"
         # In the hooks of a commit git holds no lock, and fails when HEAD has moved meanwhile; this variable gives it away.
         hooked = os.environ.get("GIT_INDEX_FILE")
-        if hooked and os.path.realpath(os.path.dirname(os.path.abspath(hooked))) == os.path.realpath(self.workspace.git_dir):
+        if hooked and os.path.realpath(os.path.dirname(os.path.abspath(hooked))) == os.path.realpath(
+            self.workspace.git_dir
+        ):
             return "a commit is under way, and this is one of its hooks"
         return None
 
