@@ -58,7 +58,8 @@ class GitError(HarnessError):
 
 
 _KNOWN = (
-    ("dubious ownership", "this workspace belongs to another user", "run `git config --global --add safe.directory` with its path, if you trust it"),
+    ("dubious ownership", "this workspace belongs to another user",
+     "if you trust it, run `git config --global --add safe.directory` with its path"),
     ("not a git repository", "this workspace has no usable git repository", "run `harness doctor`"),
 )  # fmt: skip
 
