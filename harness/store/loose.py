@@ -33,14 +33,7 @@ class Loose:
         with contextlib.suppress(FileNotFoundError):
             os.utime(place)  # it counts as new now: `git gc` prunes what is old and in no history
             return name
-        aside = self.objects / name[:2] / f"tmp_obj_{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        try:
-            handle = os.open(aside, flags, 0o444)
-        except FileNotFoundError:
-            # A new folder, or one that `git gc` has emptied and removed meanwhile.
-            aside.parent.mkdir(exist_ok=True)
-            handle = os.open(aside, flags, 0o444)
+        handle, aside = self._new_file(self.objects / name[:2])
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(zlib.compress(whole, 1))
@@ -50,6 +43,18 @@ class Loose:
                 os.unlink(aside)
             raise
         return name
+
+    def _new_file(self, folder: Path) -> tuple[int, Path]:
+        """(handle, path) of a temporary file in ``folder``, which `git gc` may remove whenever it is empty."""
+        aside, tries = folder / f"tmp_obj_{os.urandom(6).hex()}", 20
+        while True:
+            try:
+                return os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444), aside
+            except FileNotFoundError:
+                tries -= 1
+                if not tries or not self.objects.is_dir():
+                    raise
+                folder.mkdir(exist_ok=True)
 
     def tree(self, base: str | None, blobs: Mapping[str, tuple[str, str] | None]) -> str | None:
         """The id of the tree ``base`` with the files ``blobs`` set to (mode, blob id) or taken out (None); None when empty."""
