@@ -67,6 +67,6 @@ def _load(head: str) -> tuple[Any, str]:
         why = " ".join(str(error.problem or "not valid YAML").split())[:200]
         hint = "; put the value in quotes" if "mapping values are not allowed" in why else ""
         return None, f"{where}{why}{hint}"
-    except (YAMLError, ValueError, RecursionError, TypeError, AttributeError) as error:
+    except (YAMLError, ValueError, LookupError, ArithmeticError, RecursionError, TypeError, AttributeError) as error:
         # ruamel lets some input of its own down with plain errors: an unhashable key, nesting, a broken number.
         return None, f"not valid YAML: {' '.join(str(error).split())[:200] or type(error).__name__}"

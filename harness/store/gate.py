@@ -203,8 +203,9 @@ def parse_document(path: str, text: str) -> tuple[Any, str]:
 
     try:
         return _plain(YAML(typ="safe", pure=True).load(text), iter(range(_MAX_VALUES))), ""
-    except (YAMLError, ValueError, RecursionError) as error:
-        return None, " ".join(str(error).split())[:300]
+    except (YAMLError, ValueError, LookupError, ArithmeticError, RecursionError, TypeError, AttributeError) as error:
+        # ruamel lets some input of its own down with plain errors: `!!int` without a value, an unhashable key.
+        return None, " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _plain(value: Any, budget: Iterator[int]) -> Any:
