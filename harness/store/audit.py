@@ -258,7 +258,7 @@ class Auditor:
             return []
         new = whole[len(old) :]
         if kind is None:
-            self._tell(commit, ledger, "ledger", "rows were added by hand")
+            self._tell(commit, ledger, "ledger", f"rows added by hand: {_short(new)}")
         elif not new or not new.endswith(b"\n"):
             self._tell(commit, ledger, "append-only", "its last row is no whole line" if new else "no row was added")
             return []
@@ -335,7 +335,9 @@ class Auditor:
         return data
 
     def _tell(self, commit: Commit, path: str, rule: str, found: str, pointer: str = "") -> None:
-        self.violations.append(Violation(commit.id, path, rule, found, pointer))
+        one = Violation(commit.id, path, rule, found, pointer)
+        if one not in self.violations[-50:]:  # of a merge, each parent may say the same
+            self.violations.append(one)
 
 
 def odd_mode(change: FileChange, kind: str | None) -> str | None:
@@ -371,15 +373,17 @@ def _within(path: str, ledger: str) -> bool:
     return path == ledger or path.startswith(f"{ledger}.d/")
 
 
-def _short(line: bytes) -> str:
+def _short(line: bytes, most: int = 100) -> str:
     text = line.decode("utf-8", "replace")
-    return text if len(text) <= 100 else text[:100] + "…"
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def _first_difference(old: bytes, new: bytes) -> str:
-    now = new.split(b"\n")
-    for number, line in enumerate(old.split(b"\n"), 1):
-        if number > len(now) or now[number - 1] != line:
-            is_now = "gone" if number > len(now) or not now[number - 1] else _short(now[number - 1])
-            return f"line {number} was {_short(line)} and is {is_now}"
-    return "it no longer begins with what was committed"
+    """Where ``new`` leaves ``old``, with a few characters around it."""
+    at = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    number, start = old.count(b"\n", 0, at) + 1, old.rfind(b"\n", 0, at) + 1
+    was, now = (text[start:].partition(b"\n")[0] for text in (old, new))
+    from_ = max(0, at - start - 30)
+    if not now:
+        return f"line {number} is gone: {_short(was)}"
+    return f"line {number} had {_short(was[from_:], 60)!r} at character {from_ + 1} and has {_short(now[from_:], 60)!r}"
