@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,13 +17,15 @@ from harness.store.faults import point
 from harness.store.git import Git, GitError
 from harness.store.journal import Journal
 from harness.store.planner import Plan, plan
-from harness.store.tick import Tick, encode
+from harness.store.policy import PATH as POLICY
+from harness.store.tick import Append, Tick, encode
 from harness.store.tree import BadLine, Tree
 from harness.workspace import Workspace
 
 FALLBACK_WHO: Final = "harness <harness@localhost>"
 _SWAP_TRIES: Final = 5
 _SIGN_SECONDS: Final = 20
+_MANY_ROWS: Final = 50
 _KEEP: Final = "refs/harness/keep/"
 _IN_THE_MIDDLE: Final = {
     "rebase-merge": "a rebase", "rebase-apply": "a rebase or `git am`", "MERGE_HEAD": "a merge",
@@ -208,17 +211,19 @@ class Store:
     def _planned(self, ticks: Sequence[Tick], parent: str | None) -> list[Plan]:
         """What each tick changes, the ones before it laid over ``parent``; raises GateRefused and Stale."""
         plans, tree = [], Overlaid(Tree(self.git, parent))
+        rules = functools.cache(lambda kind: self._rules(tree.base, kind))
         for tick in ticks:
-            if refusals := gate.check(tick, tree.read, self._rules(tree.base, tick)):
+            policy = rules(tick.kind)
+            if refusals := gate.check(tick, tree.read, policy, _passed(tick, policy)):
                 raise GateRefused(refusals)
             worktree.refuse_escapes(self.workspace.root, tick)
             plans.append(plan(tick, tree.read, tree.names))
             tree.add(plans[-1])
         return plans
 
-    def _rules(self, tree: Tree, tick: Tick) -> gate.Policy:
-        if tick.kind == "install":
-            return snapshot.packaged_policy()  # it may bring the very schemas that the new policy needs
+    def _rules(self, tree: Tree, kind: str) -> gate.Policy:
+        if kind == "install" and tree.blob_id(POLICY) is None:
+            return snapshot.packaged_policy()
         return snapshot.rules(self, tree)
 
     def _build_and_swap(
@@ -359,6 +364,19 @@ class Overlaid:
             if data is not None and p.rpartition("/")[0] == folder
         ]
         return sorted({*self.base.names(folder), *new})
+
+
+def _passed(tick: Tick, policy: gate.Policy) -> set[str]:
+    """The ledgers to which ``tick`` adds so many rows that they are judged together, and all of them pass."""
+    if len(tick.writes) < _MANY_ROWS:
+        return set()
+    from harness.store import rowcheck
+
+    lines: dict[str, list[Mapping[str, Any]]] = {}
+    for write in tick.writes:
+        if isinstance(write, Append):
+            lines.setdefault(write.path, []).append(write.row)
+    return {path for path, rows in lines.items() if rowcheck.all_pass(path, tick.kind, rows, policy)}
 
 
 def _as_ours(error: GitError) -> Exception:

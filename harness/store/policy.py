@@ -21,13 +21,14 @@ class NoPolicy(HarnessError):
 
 def load(tree: Tree, cache: Path) -> Policy:
     """The policy that ``tree`` holds. Parsed YAML is cached under the blob's id in ``cache``, so it can't be out of date."""
-    blob = tree.blob_id(PATH)
-    data = tree.read(PATH)
-    if blob is None or data is None:
+    found = tree.git.object(f"{tree.commit}:{PATH}") if tree.commit else None
+    if found is None or found[1] != "blob":
         raise NoPolicy("the workspace has no policy", f"{PATH} is not in the last commit", "run `harness init` again")
-    return Policy(compiled(blob, data, cache)["paths"], functools.partial(_validator, tree))
+    validator = functools.cache(functools.partial(_validator, tree))
+    return Policy(compiled(found[0], found[2], cache)["paths"], validator)
 
 
+@functools.lru_cache(maxsize=8)
 def compiled(blob: str, data: bytes, cache: Path) -> dict[str, Any]:
     """The policy's YAML as plain values."""
     kept = cache / f"policy-{blob}.json"

@@ -16,7 +16,7 @@ from harness.store.tick import Take, Tick
 def refuse_escapes(root: Path, tick: Tick) -> None:
     """Raise GateRefused when a path of ``tick`` leads through a symbolic link out of the workspace."""
     real_root = os.path.realpath(root)
-    for write in tick.writes:
+    for write in {write.path: write for write in tick.writes}.values():
         target = os.path.realpath(root / write.path)
         if target != real_root and not target.startswith(real_root + os.sep):
             raise GateRefused(
