@@ -18,12 +18,11 @@ from typing import Any, Final, Literal
 from harness.clients import settings
 from harness.errors import HarnessError
 from harness.flows import fire, wiring
-from harness.ids import ulid
 from harness.store import gate, policy, snapshot
 from harness.store.commit import Store
 from harness.store.git import clean_environment, quick
 from harness.store.tick import Append, Tick
-from harness.workspace import Workspace
+from harness.workspace import NESTED, Workspace, git_dir_of
 
 Verdict = Literal["ok", "note", "wrong"]
 OLDEST_GIT: Final = (2, 34)
@@ -181,33 +180,20 @@ def _config(workspace: Workspace, key: str) -> tuple[int, str]:
 
 
 def _contract(workspace: Workspace) -> Iterator[Check]:
-    """One tick in a scratch clone: what the store promises, on this machine's git and file system."""
-    from harness.flows.install import lay_out
+    """Each clause of the commit contract, tried in a scratch clone of this very workspace."""
+    from harness.flows.contract import clauses
 
-    with tempfile.TemporaryDirectory(prefix="harness-doctor-") as folder:
-        root = Path(folder, "a workspace é")
-        try:
-            scratch = lay_out(root, None, lambda line: None)
-            (root / "mine.txt").write_text("staged\n", "utf-8")
-            quick(root, "add", "mine.txt")
-            with Store(scratch) as store:
-                row = {"id": ulid(), "ts": "2026-01-01T00:00:00Z", "skill": "probe", "session": None, "turn": None, "via": "model",
-                       "base_sha256": None, "overlay_sha256": None, "loader_sha256": None}  # fmt: skip
-                store.commit(Tick("feedback", "probe", [Append("state/log/runs.ndjson", row)]))
-            _, files = quick(root, "show", "--format=", "--name-only", "HEAD")
-            _, left = quick(root, "status", "--porcelain")
-            good = files.split() == ["state/log/runs.ndjson"] and left.split() == ["A", "mine.txt"]
+    try:
+        for name, wrong in clauses(workspace):
             yield Check(
                 "contract",
-                "a tick in a scratch workspace",
-                "ok" if good else "wrong",
-                "one commit, exactly its paths, staged work as it was"
-                if good
-                else f"commit: {files.split()}; left: {left.strip()}",
-                "" if good else "report this with the output of `git version`",
+                name,
+                "wrong" if wrong else "ok",
+                wrong or "holds here",
+                "report it with the output of `git version`" if wrong else "",
             )
-        except HarnessError as error:
-            yield Check("contract", "a tick in a scratch workspace", "wrong", str(error), "see the reason")
+    except HarnessError as error:
+        yield Check("contract", "a scratch clone", "wrong", str(error), error.next)
 
 
 def _settings(workspace: Workspace) -> Iterator[Check]:
@@ -291,6 +277,26 @@ def _fire(event: str, tool: str, command: list[str], project: Path, env: Mapping
         else f"exit code {fired.code}: {(fired.stderr or fired.stdout).strip()[:200]}"
     )
     return Check("hooks", name, "ok" if clean else "wrong", found, "" if clean else "harness init")
+
+
+def repair(workspace: Workspace) -> list[str]:
+    """Do again what `init` does, where something of it is gone: files, git hooks, wiring, snapshot. Says what it did."""
+    from harness.flows.install import lay_out
+
+    steps: list[str] = []
+    code = workspace.root.parent if workspace.root.name == NESTED and git_dir_of(workspace.root.parent) else None
+    lay_out(workspace.root, code, steps.append)
+    for path in map(Path, wiring.wired(workspace)):
+        wiring.wire(
+            workspace,
+            path,
+            shared=path.name == "settings.json" and path.parent.parent == workspace.project,
+            permissions=False,
+            say=steps.append,
+        )
+    with Store(workspace) as store:
+        store.catch_up()
+    return steps
 
 
 def as_json(checks: list[Check]) -> dict[str, Any]:

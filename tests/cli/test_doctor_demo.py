@@ -113,3 +113,24 @@ def test_shared_hooks_go_through_a_launcher_and_name_no_machine(shop: Project) -
     assert {c["verdict"] for name, c in found.items() if name.startswith("hooks/")} == {"ok"}
     shop.ok("uninstall")
     assert not list((shop.root / ".claude").iterdir())
+
+
+def test_fix_repairs_what_is_ours_and_leaves_a_users_lock(shop: Project) -> None:
+    settings = shop.root / ".claude/settings.local.json"
+    settings.write_text("{}\n")
+    (shop.workspace / ".git/hooks/pre-commit").unlink()
+    (shop.runtime / "snapshot/now.json").write_text("torn")
+    lock = shop.workspace / ".git/refs/heads/other.lock"
+    lock.touch()
+    assert shop.harness("doctor").code == 1
+    done = shop.harness("doctor", "--fix")
+    assert done.code == 0, done
+    assert "fixed  wired Claude Code" in done.out
+    assert lock.exists()
+    assert {c["verdict"] for c in verdicts(shop).values()} == {"ok"}
+
+
+def test_every_clause_of_the_contract_is_tried_on_the_users_own_workspace(shop: Project) -> None:
+    shop.git("config", "core.autocrlf", "true")
+    names = [name for name in verdicts(shop) if name.startswith("contract/")]
+    assert len(names) == 8
