@@ -51,6 +51,7 @@ _MARKS: Final[dict[str, tuple[str, ...]]] = {
     "bearer-token": ("bearer ", "authorization: basic "),
     "assigned-secret": ("password", "passwd", "secret", "key", "token"),
 }
+_MARKED: Final = [(mark, n) for n, (name, _) in enumerate(_CLASSES) for mark in _MARKS[name]]
 
 
 @functools.cache
@@ -61,7 +62,7 @@ def _pattern(classes: tuple[int, ...]) -> re.Pattern[str]:
 def find(text: str) -> list[tuple[str, int, int]]:
     """The secrets in ``text`` as (class, start, end), in order; offsets are characters."""
     folded = text.casefold()
-    classes = tuple(n for n, (name, _) in enumerate(_CLASSES) if any(mark in folded for mark in _MARKS[name]))
+    classes = tuple(sorted({n for mark, n in _MARKED if mark in folded}))
     found = []
     for match in _pattern(classes).finditer(text) if classes else ():
         name = _CLASSES[int((match.lastgroup or "c0")[1:])][0] if match.lastgroup != "value" else "assigned-secret"
