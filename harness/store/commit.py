@@ -217,6 +217,7 @@ class Store:
             if refusals := gate.check(tick, tree.read, policy, _passed(tick, policy)):
                 raise GateRefused(refusals)
             worktree.refuse_escapes(self.workspace.root, tick)
+            worktree.refuse_twins(tick, tree.read, tree.names)
             plans.append(plan(tick, tree.read, tree.names))
             tree.add(plans[-1])
         return plans

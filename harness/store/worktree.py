@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.store import files
 from harness.store.engine import mode_of
 from harness.store.errors import GateRefused, Refusal
-from harness.store.planner import Plan
+from harness.store.planner import ListNames, Plan, Read
 from harness.store.tick import Take, Tick
 
 
@@ -24,6 +24,21 @@ def refuse_escapes(root: Path, tick: Tick) -> None:
             )
         if not isinstance(write, Take) and (root / write.path).is_symlink():
             raise GateRefused([Refusal(write.path, "symlink", "is a symbolic link", "put a plain file there")])
+
+
+def refuse_twins(tick: Tick, read: Read, names: ListNames) -> None:
+    """Raise GateRefused when a new path differs from a committed one by case alone: where the file system doesn't tell them
+    apart (macOS, Windows), a checkout would hold one of the two and show the other as changed."""
+    for path in {write.path for write in tick.writes}:
+        if read(path) is not None:
+            continue
+        folder = ""
+        for part in path.split("/"):
+            twin = next((n for n in names(folder) if n != part and n.casefold() == part.casefold()), None)
+            if twin is not None:
+                found = f"{part!r} differs from {twin!r} by case alone"
+                raise GateRefused([Refusal(path, "case", found, "use the name that is there, or another one")])
+            folder = f"{folder}/{part}" if folder else part
 
 
 def write(root: Path, plan: Plan, *, sync: bool) -> list[str]:
