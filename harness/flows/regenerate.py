@@ -7,6 +7,7 @@ counted.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,8 +47,9 @@ class Drained:
 
 def footer_of(store: Store, skill: str) -> str:
     """The footer of this workspace's loaders for ``skill``, with the real path of the log."""
+    log = shlex.quote(str(store.workspace.root / "state/log/loader-feedback.log"))
     text = (store.tree.read(FOOTER) or b"").decode("utf-8", "replace").strip()
-    return text.replace("@SKILL@", skill).replace("@LOG@", str(store.workspace.root / "state/log/loader-feedback.log"))
+    return text.replace("@SKILL@", skill).replace("@LOG@", log)
 
 
 class Regeneration:
