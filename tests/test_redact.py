@@ -104,8 +104,10 @@ def test_no_text_makes_the_search_run_for_ever() -> None:
 def test_every_class_has_a_pattern_and_marks() -> None:
     names = [name for name, _ in redact._CLASSES]
     assert len(set(names)) == len(names)
-    assert set(redact._MARKS) == set(names) == {*SECRETS, *IN_CONTEXT}
-    assert all(mark == mark.casefold() and mark for marks in redact._MARKS.values() for mark in marks)
+    marks = redact._MARKS | redact._FOLDED_MARKS
+    assert set(marks) == set(names) == {*SECRETS, *IN_CONTEXT}
+    assert all(mark for marks in marks.values() for mark in marks)
+    assert all(mark == mark.casefold() for marks in redact._FOLDED_MARKS.values() for mark in marks)
 
 
 PIECES = [
@@ -125,3 +127,9 @@ def test_looking_for_marks_first_finds_the_same(text: str) -> None:
         match.span("value") if match.group("value") is not None else match.span() for match in everything.finditer(text)
     ]
     assert [(start, end) for _, start, end in redact.find(text)] == slowly
+
+
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=20)), max_size=8).map("\n".join))
+def test_every_line_with_a_secret_is_a_suspect(text: str) -> None:
+    suspects = set(redact.suspects(text))
+    assert all(line in suspects for line in text.split("\n") if redact.find(line))

@@ -17,7 +17,6 @@ from harness.store.faults import point
 from harness.store.git import Git, GitError
 from harness.store.journal import Journal
 from harness.store.planner import Plan, plan
-from harness.store.policy import PATH as POLICY
 from harness.store.tick import Append, Tick, encode
 from harness.store.tree import BadLine, Tree
 from harness.workspace import Workspace
@@ -223,8 +222,8 @@ class Store:
         return plans
 
     def _rules(self, tree: Tree, kind: str) -> gate.Policy:
-        if kind == "install" and tree.blob_id(POLICY) is None:
-            return snapshot.packaged_policy()
+        if kind == "install":
+            return snapshot.packaged_policy()  # it may bring the very schemas that the new policy needs
         return snapshot.rules(self, tree)
 
     def _build_and_swap(

@@ -10,12 +10,13 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from harness import redact
 from harness.store import gate
 from harness.store.errors import Refusal
-from harness.store.rules import RULES, Change
+from harness.store.rules import RULES, Change, no_secrets
 from harness.store.tick import Append, Tick, row_line
 
 
@@ -74,13 +75,13 @@ class RowJudge:
                 return None
         except (ValueError, TypeError, RecursionError):
             return None
-        if len(lines) > gate.MAX_ROW_BYTES or self._rules:
-            for line in lines.split(b"\n")[:-1]:
-                if len(line) >= gate.MAX_ROW_BYTES:
-                    return None
-                text = f"{line.decode()}\n" if self._rules else ""
-                if any(next(rule(Change(None, text, numbers)), None) for rule, numbers in self._rules):
-                    return None
+        parts = lines.split(b"\n")[:-1]
+        if max(map(len, parts)) >= gate.MAX_ROW_BYTES:
+            return None
+        for rule, numbers in self._rules:
+            texts = redact.suspects(lines.decode()) if rule is no_secrets else map(bytes.decode, parts)
+            if any(next(rule(Change(None, f"{text}\n", numbers)), None) for text in texts):
+                return None
         return rows  # type: ignore[no-any-return]
 
     def _parse(self, line: bytes) -> tuple[dict[str, Any] | None, str]:
@@ -136,10 +137,3 @@ def _formats() -> dict[str, Callable[[str], bool]]:
         return bool(name == "date-time" and _PLAIN_TIME.fullmatch(text)) or checker.conforms(text, name)
 
     return {name: functools.partial(is_format, name) for name in checker.checkers}
-
-
-def ids(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The ids of ``rows`` that have one."""
-    for row in rows:
-        if isinstance(found := row.get("id"), str):
-            yield found

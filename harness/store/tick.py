@@ -102,9 +102,12 @@ def _harmless(body: str) -> str:
     return "\n".join(lines)
 
 
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def row_line(row: Mapping[str, Any]) -> bytes:
     """A row as its line: compact JSON, UTF-8, one trailing newline. Lone surrogates become U+FFFD."""
-    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _compact.encode(row)
     return (
         text.encode("utf-8", "replace" if text.isascii() else "surrogatepass").decode("utf-8", "replace").encode()
         + b"\n"
