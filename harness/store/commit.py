@@ -23,6 +23,15 @@ from harness.workspace import Workspace
 
 FALLBACK_WHO: Final = "harness <harness@localhost>"
 _SWAP_TRIES: Final = 5
+_NO_ROOM: Final = (
+    "No space left",
+    "Out of diskspace",
+    "couldn't write",
+    "quota exceeded",
+    "Read-only file system",
+    "Permission denied",
+    "Input/output error",
+)
 _SIGN_SECONDS: Final = 20
 _MANY_ROWS: Final = 50
 _KEEP: Final = "refs/harness/keep/"
@@ -251,11 +260,7 @@ class Store:
             if now != parent or "but expected" in error.stderr:
                 # The second alone: seen beside `git gc`, which packs the branch in that moment. The next look is right.
                 raise _Lost from error
-            if (
-                ".lock'" in error.stderr
-                or "unable to lock" in error.stderr.lower()
-                or "cannot lock ref" in error.stderr.lower()
-            ):
+            if "File exists" in error.stderr:
                 raise Deferred("the tick waits", f"git says: {error.why}", "see `harness status`") from error
             raise _as_ours(error) from error
         point("swapped")
@@ -380,11 +385,7 @@ def _passed(tick: Tick, policy: gate.Policy) -> set[str]:
 
 
 def _as_ours(error: GitError) -> Exception:
-    if (
-        "No space left" in error.stderr
-        or "Read-only file system" in error.stderr
-        or "Permission denied" in error.stderr
-    ):
+    if any(words in error.stderr for words in _NO_ROOM):
         return files.NotWritable(
             "git cannot write the workspace", error.why, "make room or give permission, then run the command again"
         )

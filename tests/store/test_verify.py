@@ -381,6 +381,13 @@ def test_many_rows_at_once_are_judged_as_one_by_one(
     assert quick.judge(lines) == slow.judge(lines)
 
 
+def test_a_row_with_values_of_any_type_is_told_and_stops_nothing(lived: Place) -> None:
+    odd = {"loader_sha256": ["x"], "skill": {}, "feedback": 7, "id": 3, "row": None}
+    Forge(lived).add_rows(tampering.RUNS, tampering.run_row(lived) | odd)
+    Forge(lived).add_rows(tampering.QUEUE, tampering.queue_row() | {"feedback": [[], None], "id": None}, kind="queue")
+    assert {v.rule for v in check(lived).violations} == {"schema runs", "schema queue", "link"}
+
+
 def test_without_the_optional_packages_the_gate_judges_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.store.rowcheck._rs", None)
     entry = next(e for e in _LEDGERS if e["row"] == "feedback")
