@@ -7,6 +7,7 @@ trusted over history: a remembered commit that is gone means that history was re
 from __future__ import annotations
 
 import base64
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.store import files, policy
 from harness.store.audit import Auditor, Violation
 from harness.store.claim import Claim, claim
-from harness.store.rowcheck import ids
 from harness.store.stream import TRUE_PARENTS, Commit, FileChange, Objects, commits
 from harness.store.tick import sha256
 
@@ -79,6 +79,18 @@ class Known:
         self._all.add(_digest(what, name))
         return len(self._all) > size
 
+    def add_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Note the ids of ``rows`` and return those that were there already, or stand twice."""
+        names = [name for row in rows if isinstance(name := row.get("id"), str)]
+        new = [blake2b(f"row {name}".encode("utf-8", "surrogatepass"), digest_size=16).digest() for name in names]
+        size = len(self._all)
+        if self._all.isdisjoint(new):
+            self._all.update(new)
+            if len(self._all) == size + len(new):
+                return []
+            self._all.difference_update(new)
+        return [name for name in names if not self.add("row ", name)]
+
     def has(self, what: str, name: str) -> bool:
         """Whether ``name`` was noted."""
         return _digest(what, name) in self._all
@@ -104,6 +116,8 @@ def verify(store: Store, *, full: bool = False, progress: Callable[[int], None] 
     rewritten = state.rewritten()
     everything = full or any(v not in state.told for v in rewritten)
     objects = Objects(store.git)
+    collects = gc.isenabled()
+    gc.disable()  # rows come and go by the million and hold no cycles; looking for some takes a fifth of the time
     try:
         run = _Run(store, objects, head)
         since = None if everything else state.commit
@@ -114,6 +128,8 @@ def verify(store: Store, *, full: bool = False, progress: Callable[[int], None] 
             progress(run.report.judged)
     finally:
         objects.close()
+        if collects:
+            gc.enable()
     state.save(run, [] if full else rewritten)
     run.report.violations = [*rewritten, *run.report.violations, *run.notes()]
     return run.report
@@ -158,9 +174,8 @@ class _Run:
             report.gate_changes.append({**_named(commit), "kind": kind})
         self._note_texts(changed.values())
         for ledger, found in rows:
-            for row_id in ids(found):
-                if not self.known.add("row ", row_id):
-                    self._tell(commit, ledger, "unique-id", f"the id {row_id} is taken", "/id")
+            for row_id in self.known.add_rows(found):
+                self._tell(commit, ledger, "unique-id", f"the id {row_id} is taken", "/id")
         if kind != "import":  # rows of another workspace speak of its history
             for ledger, found in rows:
                 self._links(commit, ledger, found)
@@ -187,14 +202,14 @@ class _Run:
                 self.known.add(f"{folder}/{name} ", sha256(data or b""))
 
     def _links(self, commit: Commit, ledger: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        for row in rows:
-            for key, name in _SKILL_TEXT.items():
-                if isinstance(wanted := row.get(key), str):
-                    path = f"skills/{row.get('skill')}/{name}"
-                    if not self.known.has(f"{path} ", wanted) and wanted not in self._anywhere(path):
-                        found = f"{key} {wanted[:12]} of {row.get('id')} is no version of {path}"
-                        self._tell(commit, ledger, "link", found, f"/{key}")
-            if ledger.endswith(("/undone.ndjson", "/queue.ndjson")):
+        for key, name in _SKILL_TEXT.items():
+            for skill, wanted in {(str(row.get("skill")), row.get(key)) for row in rows if type(row.get(key)) is str}:
+                path = f"skills/{skill}/{name}"
+                if not self.known.has(f"{path} ", str(wanted)) and wanted not in self._anywhere(path):
+                    found = f"{key} {str(wanted)[:12]} is no version of {path}"
+                    self._tell(commit, ledger, "link", found, f"/{key}")
+        if ledger.endswith(("/undone.ndjson", "/queue.ndjson")):
+            for row in rows:
                 named = row.get("feedback") if "feedback" in row else [row.get("row")]
                 for row_id in named if isinstance(named, list) else ():
                     if not self.known.has("row ", str(row_id)):
