@@ -188,3 +188,106 @@ def test_the_user_cannot_commit_over_a_half_done_tick(place: Place) -> None:
     assert "index.lock" in done.stderr
     whole_or_nothing(place, ["k-0"], "k")
     assert QUARANTINE in place.changed()
+
+
+def killed(place: Place, point: str, what: str = "append") -> None:
+    """A writer dies at ``point`` of its tick k-0."""
+    assert acknowledged(writer(place, "k", 1, what, HARNESS_FAULT=point)) == []
+    place.close()
+
+
+def test_what_cannot_land_any_more_is_set_aside(place: Place) -> None:
+    prepared(place, "replace")
+    killed(place, "intent-written", "replace")
+    (place.workspace.git_dir / "index.lock").unlink()
+    place.write(OVERLAY, "a person's\n")
+    place.git("-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "by hand", "--", OVERLAY)
+    place.store.catch_up()
+    (kept,) = deferred.waiting(place.runtime, "refused")
+    assert kept.tick.summary == "k-0"
+    assert "changed meanwhile" in kept.why
+    assert place.texts() == ["before"]
+    place.tick(text="on")
+    assert place.texts() == ["before", "on"]
+    place.healthy()
+
+
+def test_what_meets_somebodys_lock_at_its_repair_is_deferred(place: Place) -> None:
+    prepared(place, "append")
+    killed(place, "intent-written")
+    lock = place.workspace.git_dir / "index.lock"
+    lock.unlink()
+    lock.write_bytes(b"DIRC somebody's")
+    place.store.catch_up()
+    assert [kept.tick.summary for kept in deferred.waiting(place.runtime)] == ["k-0"]
+    assert lock.read_bytes() == b"DIRC somebody's"
+    lock.unlink()
+    place.tick(text="on")
+    assert place.texts() == ["before", "k-0", "on"]
+    place.healthy()
+
+
+def test_a_tick_on_a_branch_that_was_left_is_not_made_again_on_the_next(place: Place) -> None:
+    prepared(place, "append")
+    killed(place, "swapped")
+    (place.workspace.git_dir / "index.lock").unlink()
+    place.git("switch", "-q", "-f", "-c", "other", "HEAD~1")
+    place.store.catch_up()
+    assert place.texts() == ["before"]
+    place.git("switch", "-q", "main")
+    assert place.texts() == ["before", "k-0"]
+    place.tick(text="on")
+    assert place.texts() == ["before", "k-0", "on"]
+    place.healthy()
+
+
+@pytest.mark.parametrize("point", ["built", "swapped"])
+@pytest.mark.parametrize("name", ["HEAD.lock", "refs/heads/main.lock"])
+def test_locks_of_our_own_dead_git_are_taken_away(place: Place, name: str, point: str) -> None:
+    """`update-ref` may die with us: it leaves its locks, empty or with our commit in them."""
+    prepared(place, "append")
+    killed(place, point)
+    newest = max(
+        (p for p in (place.workspace.git_dir / "objects").glob("??/*") if p.is_file()),
+        key=lambda p: p.stat().st_mtime_ns,
+    )
+    for text in ("", f"{newest.parent.name}{newest.name}\n"):
+        (place.workspace.git_dir / name).write_text(text)
+    whole_or_nothing(place, [], "k")
+    assert place.texts() == ["before", "k-0"]
+
+
+def test_a_lock_of_somebody_else_is_not_taken_away(place: Place) -> None:
+    prepared(place, "append")
+    killed(place, "built")
+    lock = place.workspace.git_dir / "refs/heads/main.lock"
+    lock.write_text(place.head + "\n")
+    place.store.catch_up()
+    assert lock.exists()
+    assert [kept.tick.summary for kept in deferred.waiting(place.runtime)] == ["k-0"]
+    lock.unlink()
+    place.store.catch_up()
+    assert place.texts() == ["before", "k-0"]
+
+
+def test_a_git_that_outlives_its_master_lands_the_tick_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed alone, we leave an `update-ref` that moves HEAD a moment later, in the middle of the repair."""
+    from harness.store import engine
+    from harness.store.git import Git
+
+    prepared(place, "append")
+    killed(place, "built")
+    (made,) = [
+        line.split()[2] for line in place.git("fsck", "--unreachable", "--no-reflogs").split("\n") if " commit " in line
+    ]
+    real = engine.swap
+
+    def beaten(git: Git, *args: object, **kwargs: object) -> None:
+        place.git("update-ref", "HEAD", made)
+        real(git, *args, **kwargs)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "swap", beaten)
+        place.store.catch_up()
+    whole_or_nothing(place, ["k-0"], "k")
+    assert place.texts() == ["before", "k-0"]
