@@ -254,6 +254,8 @@ class Store:
                 keep=self._keep_ref(parent, built[-1].id),
             )
         except GitError as error:
+            if error.code < 0:
+                recover.release_our_ref_locks(self)  # a git that was killed (out of memory, say) leaves them
             now = self.head
             if now == built[-1].id:
                 return built  # killed after it had done its work

@@ -32,7 +32,7 @@ def finish(store: Store) -> list[Landed]:
     if record is None:
         index.release_stale(store.workspace.git_dir)
         return []
-    _release_our_ref_locks(store)
+    release_our_ref_locks(store)
     for folder in (store.workspace.snapshot, store.workspace.snapshot / "skills", store.runtime / "cache"):
         files.sweep(folder)
     ticks = [decode(value) for value in record["ticks"]]
@@ -103,10 +103,10 @@ def _bring_out(store: Store, ticks: Sequence[Tick], commits: Mapping[str, str]) 
         return store.bring_out(landed, entries, str(head.commit))
 
 
-def _release_our_ref_locks(store: Store) -> None:
+def release_our_ref_locks(store: Store) -> None:
     """Remove locks that our own git left on our own scratch ref, and on HEAD when they are empty or name our commit.
 
-    Called only when a tick of ours is unfinished and its process dead, so its git is dead too or about to be.
+    Called only when a tick of ours is unfinished, and its git has died, or its process, so that its git is about to.
     """
     git_dir = store.workspace.git_dir
     with contextlib.suppress(OSError):
