@@ -10,8 +10,10 @@ import click
 from harness.cli.common import json_option, print_json, workspace
 from harness.errors import REFUSED
 from harness.store import gate, policy
+from harness.store.audit import odd_mode
 from harness.store.commit import Store
 from harness.store.errors import Refusal
+from harness.store.stream import FileChange
 from harness.store.tick import ABSENT, Append, Delete, Replace, Take, Tick, Write, sha256
 from harness.workspace import Workspace
 
@@ -39,19 +41,13 @@ def gate_command(ctx: click.Context, staged: bool, as_json: bool) -> int:
 
 def judge_staged(workspace: Workspace) -> list[Refusal]:
     """What the policy says of the changes that are staged (in the index that GIT_INDEX_FILE names, if it does)."""
-    changed = [
-        name
-        for name in _git(workspace, "diff", "--cached", "--name-only", "--no-renames", "-z")
-        .decode("utf-8", "surrogateescape")
-        .split("\0")
-        if name
-    ]
+    changed = _changes(workspace)
     if not changed:
         return []
     if os.environ.get("CLAUDECODE"):
         return [
             Refusal(
-                changed[0],
+                changed[0].path,
                 "person",
                 "an agent's shell is committing by hand",
                 "leave it to a person, or use the harness command for it",
@@ -62,7 +58,11 @@ def judge_staged(workspace: Workspace) -> list[Refusal]:
         rules = policy.load(tree, store.runtime / "cache")
         writes: list[Write] = []
         refusals: list[Refusal] = []
-        for path in changed:
+        for change in changed:
+            path = change.path
+            if odd := odd_mode(change, None):
+                refusals.append(Refusal(path, "mode", f"it is {odd}", "put a plain file there"))
+                continue
             old = tree.read(path)
             expect = ABSENT if old is None else sha256(old)
             new = _staged(workspace, path)
@@ -75,6 +75,22 @@ def judge_staged(workspace: Workspace) -> list[Refusal]:
             else:
                 writes.append(Replace(path, new.decode("utf-8", "replace"), expect))
         return refusals + gate.check(Tick("human", "staged", writes), tree.read, rules)
+
+
+def _changes(workspace: Workspace) -> list[FileChange]:
+    """What is staged, with the modes: one record of git's raw form is ``:MODE MODE ID ID STATUS``, then the path."""
+    fields = (
+        _git(workspace, "diff", "--cached", "--raw", "--no-abbrev", "--no-renames", "-z")
+        .decode("utf-8", "surrogateescape")
+        .split("\0")
+    )
+    found = []
+    for head, path in zip(fields[::2], fields[1::2], strict=False):
+        old_mode, new_mode, old, new, _ = head.lstrip(":").split(" ")
+        found.append(
+            FileChange(path, old_mode, new_mode, old if old.strip("0") else None, new if new.strip("0") else None)
+        )
+    return found
 
 
 def _judge_rows(path: str, old: bytes, new: bytes, rules: gate.Policy, *, ledger: bool) -> list[Refusal]:

@@ -48,7 +48,10 @@ def feedback_command(ctx: click.Context, skill: str, text: str, fixed: bool, as_
     line = f"[{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}] {folder}: {' '.join(text.split())} [{tag}]"
     feedback.parse_line(line.encode())
     try:
-        files.append(found.root / LOG, line.encode() + b"\n")
+        # Behind a line that somebody has not finished, ours begins a line of its own: it must not be glued to it.
+        before = files.read(found.root / LOG) or b""
+        gap = b"" if not before or before.endswith(b"\n") else b"\n"
+        files.append(found.root / LOG, gap + line.encode() + b"\n")
     except OSError as error:
         raise files.explain(error) from error
     why = ""

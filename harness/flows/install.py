@@ -172,7 +172,9 @@ def _git_hooks(workspace: Workspace, say: Say) -> None:
 def _hook_text(name: str, verb: str, workspace: Workspace) -> str:
     note = shlex.quote(str(workspace.runtime / "python"))
     tail = "" if name == "pre-commit" else " </dev/null >/dev/null 2>&1 || :"
-    guard = 'if [ -n "$HARNESS_LINEAGE" ]; then exit 0; fi\n' if name == "post-commit" else ""
+    # Git names the index of the commit that was made; what runs afterwards is no part of that commit.
+    after = 'if [ -n "$HARNESS_LINEAGE" ]; then exit 0; fi\nunset GIT_INDEX_FILE\n'
+    guard = after if name == "post-commit" else ""
     return (
         f"#!/bin/sh\n{_HOOK_MARK}: `harness uninstall` removes it\n"
         f'if [ -x "$0.before-harness" ]; then "$0.before-harness" "$@" || exit $?; fi\n{guard}'

@@ -23,7 +23,7 @@ from harness.flows.notices import announce
 from harness.ids import stable_ulid, ulid
 from harness.loader import feedback, log, queue
 from harness.skills import find
-from harness.store import files, gate, policy
+from harness.store import files, gate, snapshot
 from harness.store.commit import Store
 from harness.store.errors import Deferred, Refusal
 from harness.store.faults import point
@@ -244,7 +244,7 @@ class _Pass:
         return True
 
     def _rules(self) -> gate.Policy:
-        return policy.load(self.tree, self.store.runtime / "cache")
+        return snapshot.rules(self.store, self.tree)
 
     def _is_known(self, path: str, row_id: str) -> bool:
         if path not in self.known:

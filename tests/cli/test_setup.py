@@ -183,3 +183,29 @@ def test_every_command_has_help_with_an_example(project: Project) -> None:
 def test_completion_scripts(project: Project) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_HARNESS_COMPLETE" in project.ok("completion", shell).out
+
+
+def test_pre_commit_refuses_links_submodules_and_programs(shop: Project) -> None:
+    skill = shop.workspace / "skills/aeo"
+    (skill / "overlay.md").symlink_to("/etc/passwd")
+    shop.git("add", "skills")
+    assert "it is a symbolic link" in shop.git("commit", "-m", "x", check=False)
+    shop.git("reset", "-q")
+    (skill / "overlay.md").unlink()
+    (skill / "overlay.md").write_text("- short\n")
+    (skill / "overlay.md").chmod(0o755)
+    shop.git("add", "skills")
+    assert "it is a program" in shop.git("commit", "-m", "x", check=False)
+    shop.git("reset", "-q")
+    (skill / "overlay.md").unlink()
+    shop.git("init", "-q", str(skill / "references"))
+    shop.git("commit", "-q", "--allow-empty", "-m", "x", cwd=skill / "references")
+    shop.git("add", "skills")
+    assert "a submodule" in shop.git("commit", "-m", "x", check=False)
+
+
+def test_feedback_behind_a_half_written_line_is_a_line_of_its_own(shop: Project) -> None:
+    log = shop.workspace / "state/log/loader-feedback.log"
+    log.write_text("aeo: half")
+    shop.ok("feedback", "aeo", "whole")
+    assert [r["text"] for r in shop.rows("state/log/feedback.ndjson")] == ["half", "whole"]
