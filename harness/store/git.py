@@ -179,16 +179,17 @@ class Git:
             head = back.readline()
         except BrokenPipeError:
             head = b""
-        if not head:
+        fields = head.rsplit(maxsplit=2)
+        if head.endswith(b"\n") and (len(fields) < 3 or not fields[2].isdigit()):
+            return None  # "… missing" or "… ambiguous"
+        size = int(fields[2]) if head.endswith(b"\n") else 0
+        data = back.read(size + 1)
+        if len(data) <= size:
+            # It died in the middle of its answer. Half a tree taken for a whole one would drop files from the next commit.
             err = pipe(reader.stderr).read().decode("utf-8", "replace")
             self.close()
             raise GitError(("cat-file",), reader.returncode, err)
-        fields = head.rsplit(maxsplit=2)
-        if len(fields) < 3 or not fields[2].isdigit():
-            return None  # "… missing" or "… ambiguous"
-        size = int(fields[2])
-        data = back.read(size)
-        back.read(1)
+        data = data[:size]
         return fields[0].decode(), fields[1].decode(), data
 
     def _open_reader(self) -> subprocess.Popen[bytes]:

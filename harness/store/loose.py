@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.store.git import Git
+from harness.store.git import Git, GitError
 
 _TREE = b"40000"
 
@@ -82,9 +82,11 @@ class Loose:
         return self.put("tree", b"".join(b"%s %s\0%s" % (mode, name, oid) for name, mode, oid in encoded))
 
     def _entries(self, tree: str | None) -> dict[str, tuple[bytes, bytes]]:
-        found = self.git.object(tree) if tree else None
-        if not found:
+        if not tree:
             return {}
+        found = self.git.object(tree)
+        if found is None:
+            raise GitError(("cat-file",), 0, f"the tree {tree} is missing")
         data, width, at, out = found[2], len(found[0]) // 2, 0, {}
         while at < len(data):
             end = data.index(b"\0", at)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from harness.store.git import Git
+from harness.store.git import Git, GitError
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Tree:
 
     def read(self, path: str) -> bytes | None:
         """The committed bytes of the file ``path``, or None."""
-        found = self.git.object(f"{self.commit}:{path}") if self.commit else None
+        found = self._object(path)
         return found[2] if found and found[1] == "blob" else None
 
     def blob_id(self, path: str) -> str | None:
         """The git id of the file ``path``, or None."""
-        found = self.git.object(f"{self.commit}:{path}") if self.commit else None
+        found = self._object(path)
         return found[0] if found and found[1] == "blob" else None
 
     def names(self, folder: str) -> list[str]:
@@ -44,8 +44,21 @@ class Tree:
         """The names of the folders in ``folder``."""
         return sorted(name for name, is_folder in self._entries(folder) if is_folder)
 
+    def _object(self, path: str) -> tuple[str, str, bytes] | None:
+        """What stands at ``path``, or None. Raises GitError when something does and it can't be read: taken for absent, a
+        ledger would begin anew and an overlay would be gone."""
+        if self.commit is None:
+            return None
+        found = self.git.object(f"{self.commit}:{path}")
+        if found is not None:
+            return found
+        folder, _, name = path.rpartition("/")
+        if any(name == known for known, _ in self._entries(folder)) if path else self.git.object(self.commit):
+            raise GitError(("cat-file",), 0, f"{path or 'the tree'} of {self.commit} can't be read")
+        return None
+
     def _entries(self, folder: str) -> list[tuple[str, bool]]:
-        found = self.git.object(f"{self.commit}:{folder}") if self.commit else None
+        found = self._object(folder)
         if not found or found[1] != "tree":
             return []
         data, width, at, out = found[2], len(found[0]) // 2, 0, []
