@@ -78,7 +78,8 @@ def observe(store: Store, env: Mapping[str, str]) -> Observed:
         point("observe-committed")
         if not work.out.deferred:
             taken.done()
-            rotate(store)
+            if rotate(store):
+                work.after_rotation()
         announce(store)
         return work.out
 
@@ -107,7 +108,7 @@ class _Pass:
     """One pass: events and lines come in, ticks go out."""
 
     def __init__(self, store: Store, env: Mapping[str, str]) -> None:
-        self.store, self.out, self.tree = store, Observed(), store.tree
+        self.store, self.env, self.out, self.tree = store, env, Observed(), store.tree
         self.skills = find.find_all(store.workspace.root, store.workspace.project, Path(env.get("HOME") or "/"), env)
         self.learned = set(self.tree.folders("skills"))
         self.rows: list[Append] = []
@@ -182,18 +183,36 @@ class _Pass:
 
     def read_logs(self) -> None:
         """Take in the new lines of the log and of its newest rotated part (whose last appender may have come late)."""
-        rotated = self.store.workspace.root / f"{LOG}.d"
-        parts = sorted(p.name for p in rotated.glob("*.log")) if rotated.is_dir() else []
-        for path in [*(f"{LOG}.d/{name}" for name in parts[-1:]), LOG]:
-            disk = files.read(self.store.workspace.root / path)
-            committed = self.tree.read(path) or b""
-            if path == LOG and disk is None:
-                continue
-            got = log.fresh(committed, redact.mask(disk or b""))
-            for number, data in got.lines:
-                self._log_line(path, number, data)
-            if got.committed != committed:
-                self.takes.append(Take(path, got.committed, sha256(committed) if self.tree.blob_id(path) else ABSENT))
+        place, committed = self.store.workspace.root / LOG, self.tree.read(LOG) or b""
+        folder = place.with_name(f"{place.name}.d")
+        if part := max((p.name for p in folder.glob("*.log")), default=None):
+            path = f"{LOG}.d/{part}"
+            held = self.tree.read(path)
+            # Renamed and in no commit yet: it goes on where the log ended, and the log begins anew, in one tick.
+            self._read_log(path, committed if held is None else held)
+            if held is None:
+                committed = b""
+                place.touch()
+        if place.exists():
+            self._read_log(LOG, committed)
+
+    def _read_log(self, path: str, committed: bytes) -> None:
+        disk = files.read(self.store.workspace.root / path)
+        got = log.fresh(committed, redact.mask(disk or b""))
+        for number, data in got.lines:
+            self._log_line(path, number, data)
+        before = self.tree.read(path)
+        if got.committed != before:
+            self.takes.append(Take(path, got.committed, ABSENT if before is None else sha256(before)))
+
+    def after_rotation(self) -> None:
+        """Commit the log as it lies now, with the lines that came in meanwhile."""
+        late = _Pass(self.store, self.env)
+        late.read_logs()
+        late.commit()
+        self.out.feedback += late.out.feedback
+        self.out.quarantined += late.out.quarantined
+        self.out.deferred = late.out.deferred
 
     def _log_line(self, path: str, number: int, data: bytes) -> None:
         if not data.strip():
@@ -382,20 +401,23 @@ class _Pass:
         return {"Session": " ".join(sorted(sessions)[:4])} if sessions else {}
 
 
-def rotate(store: Store) -> None:
-    """Rename a log that is long, wholly committed and quiet to ``…log.d/<time>.log``. Renamed, never copied: a process that
-    has it open goes on writing to the same file, and observe reads the newest part to its end."""
-    place, tree = store.workspace.root / LOG, store.tree
-    disk, committed = files.read(place), tree.read(LOG)
+def rotate(store: Store) -> bool:
+    """Rename a log that is long, wholly committed and quiet to ``…log.d/<time>.log``, and say whether that was done.
+    Renamed, never copied: a process that has it open goes on writing to the same file, and observe reads the newest part
+    to its end."""
+    place, committed = store.workspace.root / LOG, store.tree.read(LOG)
+    disk = files.read(place)
     if disk is None or committed is None or len(disk) < ROTATE_BYTES or redact.mask(disk) != committed:
-        return
+        return False
     if time.time() - place.stat().st_mtime < QUIET_SECONDS:
-        return
-    name = f"{LOG}.d/{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
-    (store.workspace.root / name).parent.mkdir(exist_ok=True)
-    os.rename(place, store.workspace.root / name)
+        return False
+    folder, name = place.with_name(f"{place.name}.d"), f"{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
+    if folder.is_dir() and any(p.name >= name for p in folder.glob("*.log")):
+        return False  # one was made this second, or the clock has gone back: parts are read in the order of their names
+    folder.mkdir(exist_ok=True)
+    os.rename(place, folder / name)
     place.touch()
-    store.commit(Tick("feedback", "rotate the log", [Take(name, committed, ABSENT)]))
+    return True
 
 
 def _names(command: str, line: str) -> bool:

@@ -114,8 +114,16 @@ def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None]
         yield from _check_text(path, old_text, write.text, tick.kind, entry, policy)
     elif isinstance(write, Take):
         old = before(path) or b""
-        if not write.data.startswith(old):
+        if not write.data.startswith(old) and not _rotated(tick, path, old, before):
             yield Refusal(path, "append-only", "does not continue what is committed", "only add lines at its end")
+
+
+def _rotated(tick: Tick, path: str, old: bytes, before: Callable[[str], bytes | None]) -> bool:
+    """Whether ``tick`` keeps what the log ``path`` held in a new part of it, so that the log may begin anew."""
+    return any(
+        isinstance(w, Take) and w.path.startswith(f"{path}.d/") and before(w.path) is None and w.data.startswith(old)
+        for w in tick.writes
+    )
 
 
 def _check_row(
