@@ -21,6 +21,7 @@ _TOLD_DAYS: Final = 1
 def announce(store: Store) -> None:
     """Put into the snapshot what hooks tell: unread lines of the last day, names of skills, whether the queue has work."""
     with store.locked():
+        snapshot.sweep(store.workspace)
         snapshot.update(store.workspace, **notices(store))
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from harness.store import deferred, engine, files, index
+from harness.store import deferred, engine, files, index, snapshot
 from harness.store.errors import CommitFailed, Deferred, GateRefused, Stale
 from harness.store.git import GitError
 from harness.store.planner import Plan, plan
@@ -33,8 +33,7 @@ def finish(store: Store) -> list[Landed]:
         index.release_stale(store.workspace.git_dir)
         return []
     release_our_ref_locks(store)
-    for folder in (store.workspace.snapshot, store.workspace.snapshot / "skills", store.runtime / "cache"):
-        files.sweep(folder)
+    snapshot.sweep(store.workspace)
     ticks = [decode(value) for value in record["ticks"]]
     ids = [tick.id for tick in ticks]
     commits = landed_since(store, record["old"], ids)
@@ -57,6 +56,8 @@ def _again(store: Store, ticks: Sequence[Tick], old: str | None) -> list[Landed]
         # Killed alone, a process can leave a git of its own that moves HEAD a moment later.
         if commits := landed_since(store, old, [tick.id for tick in ticks]):
             return _bring_out(store, ticks, commits)
+        if isinstance(error.__cause__, GitError) and error.__cause__.code < 0:
+            raise  # a killed git says nothing about the tick: the record stays, and the next command tries again
         for tick in ticks:
             deferred.refuse(store.runtime, deferred.Kept(tick, "", ""), str(error))
     index.release_stale(store.workspace.git_dir)

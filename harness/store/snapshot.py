@@ -49,6 +49,12 @@ def settings_in(tree: Tree) -> dict[str, Any]:
     return merged(None if why else document)
 
 
+def sweep(workspace: Workspace) -> None:
+    """Remove what killed processes left of files that they were about to put in place. Needs the workspace's lock."""
+    for folder in (workspace.snapshot, workspace.snapshot / "skills", workspace.runtime / "cache"):
+        files.sweep(folder)
+
+
 def update(workspace: Workspace, **fields: Any) -> None:
     """Set fields of ``now.json``. Needs the workspace's lock."""
     value = now(workspace)
