@@ -258,7 +258,8 @@ class Store:
                 recover.release_our_ref_locks(self)  # a git that was killed (out of memory, say) leaves them
             now = self.head
             if now == built[-1].id:
-                return built  # killed after it had done its work
+                self.keep(now)  # git moves the refs of one transaction one after the other, HEAD first
+                return built
             if now != parent or "but expected" in error.stderr:
                 # The second alone: seen beside `git gc`, which packs the branch in that moment. The next look is right.
                 raise _Lost from error
@@ -336,6 +337,12 @@ class Store:
         if text.startswith("ref: ") and not text.endswith("/.invalid"):
             return text[5:]
         return self.git.text("symbolic-ref", "-q", "HEAD", ok=(0, 1)) or None
+
+    def keep(self, commit: str) -> None:
+        """See to it that a ref of ours keeps ``commit`` when HEAD is detached there, after a swap that was cut off."""
+        kept = ("for-each-ref", "--count=1", "--contains", commit, _KEEP)
+        if self.symbolic_head() is None and not self.git.text(*kept):
+            self.git.run("update-ref", f"{_KEEP}{commit[:16]}", commit)
 
     def _keep_ref(self, parent: str | None, new: str) -> str | None:
         """On a detached HEAD, the ref that keeps its ticks reachable after the next checkout."""

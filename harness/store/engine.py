@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from harness.store.git import Git, GitError
@@ -93,10 +94,16 @@ def _import(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Bui
     stream += [b"done\n"]
     # Few objects stay loose, since small packs pile up; with many a pack is smaller and faster by far.
     limit = "-c", f"fastimport.unpackLimit={1 if len(commits) > FEW else 100}"
-    out = git.run(*limit, "fast-import", "--force", "--quiet", "--date-format=raw", data=b"".join(stream)).decode(
-        "utf-8", "surrogateescape"
-    )
-    answers = iter(out.splitlines())
+    command = (*limit, "fast-import", "--force", "--quiet", "--date-format=raw")
+    try:
+        out = git.run(*command, data=b"".join(stream))
+    except GitError as error:
+        if "keep file" not in error.stderr:
+            raise
+        # A fast-import that was killed leaves the mark that it sets beside its pack; the same commits make the same name.
+        _drop_marks_without_pack(git)
+        out = git.run(*command, data=b"".join(stream))
+    answers = iter(out.decode("utf-8", "surrogateescape").splitlines())
     built = []
     for commit in commits:
         commit_id = next(answers, "")
@@ -109,6 +116,13 @@ def _import(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Bui
             entries[path] = None if gone else (fields[0], fields[2])
         built.append(Built(commit_id, entries))
     return built
+
+
+def _drop_marks_without_pack(git: Git) -> None:
+    folder = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "objects/pack"))
+    for mark in folder.glob("pack-*.keep"):
+        if not mark.with_suffix(".pack").exists():
+            mark.unlink(missing_ok=True)
 
 
 def swap(git: Git, new: str, old: str | None, *, who: str, note: str, keep: str | None = None) -> None:

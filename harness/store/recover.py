@@ -47,19 +47,24 @@ def finish(store: Store) -> list[Landed]:
 
 def _again(store: Store, ticks: Sequence[Tick], old: str | None) -> list[Landed]:
     """Nothing of it is in history: land it now, defer it, or set it aside; it is lost in no case."""
-    try:
-        return store.land(ticks)
-    except Deferred as reason:
-        for tick in ticks:
-            deferred.keep(store.runtime, tick, reason.why)
-    except (GateRefused, Stale, CommitFailed) as error:
-        # Killed alone, a process can leave a git of its own that moves HEAD a moment later.
-        if commits := landed_since(store, old, [tick.id for tick in ticks]):
-            return _bring_out(store, ticks, commits)
-        if isinstance(error.__cause__, GitError) and error.__cause__.code < 0:
-            raise  # a killed git says nothing about the tick: the record stays, and the next command tries again
-        for tick in ticks:
-            deferred.refuse(store.runtime, deferred.Kept(tick, "", ""), str(error))
+    for last in (False, True):
+        try:
+            return store.land(ticks)
+        except Deferred as reason:
+            for tick in ticks:
+                deferred.keep(store.runtime, tick, reason.why)
+            break
+        except (GateRefused, Stale, CommitFailed) as error:
+            # Killed alone, a process can leave a git of its own that moves HEAD a moment later.
+            if commits := landed_since(store, old, [tick.id for tick in ticks]):
+                return _bring_out(store, ticks, commits)
+            if isinstance(error.__cause__, GitError) and error.__cause__.code < 0:
+                raise  # a killed git says nothing about the tick: the record stays, and the next command tries again
+            if not last and isinstance(error, CommitFailed):
+                continue  # an error of the disk may be gone at once, and with it the reason to bother a person
+            for tick in ticks:
+                deferred.refuse(store.runtime, deferred.Kept(tick, "", ""), str(error))
+            break
     index.release_stale(store.workspace.git_dir)
     store.journal.end()
     return []
@@ -95,6 +100,7 @@ def _bring_out(store: Store, ticks: Sequence[Tick], commits: Mapping[str, str]) 
     entries: dict[str, tuple[str, str] | None] = {}
     with index.locked(store.workspace.git_dir, store.runtime, ticks[0].id):
         head = store.tree
+        store.keep(str(head.commit))
         for _, p, _ in landed:
             for path in p.changes:
                 place = store.workspace.root / path
