@@ -4,6 +4,7 @@ Examples:
   python -m tests.torture                              every call of every operation, in every way
   python -m tests.torture --sample 240 --seed 1        as many, spread over all of them
   python -m tests.torture --only undo:full:31          one point again, with all that was said
+  python -m tests.torture --at bulk:group:.keep        each call of an operation whose description holds a text
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, help="how many points, instead of all")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--jobs", type=int, default=2, help="processes at work at a time")
+    parser.add_argument(
+        "--at",
+        metavar="OPERATION:DEED:TEXT",
+        action="append",
+        default=[],
+        help="points by what is called; may be given again",
+    )
     parser.add_argument("--only", metavar="OPERATION:DEED:NUMBER", help="one point, told in full")
     parser.add_argument("--json", metavar="FILE", help="write every result there")
     return parser.parse_args()
@@ -60,7 +68,8 @@ def _arguments() -> argparse.Namespace:
 def _run(asked: argparse.Namespace, folder: Path) -> int:
     start = time.monotonic()
     only = asked.only.split(":") if asked.only else None
-    names = [only[0]] if only else asked.operations.split(",")
+    at = [one.split(":", 2) for one in asked.at]
+    names = [only[0]] if only else list(dict.fromkeys(one[0] for one in at)) or asked.operations.split(",")
     bench = Bench(folder, folder / "templates")
     for (
         operation
@@ -72,12 +81,9 @@ def _run(asked: argparse.Namespace, folder: Path) -> int:
         return bool(result.problems)
     calls = {name: bench.calls(OPERATIONS[name]) for name in names}
     found = [
-        (name, deed, c.number)
-        for name in names
-        for deed in asked.deeds.split(",")
-        for c in calls[name]
-        if fits(deed, c)
-    ]
+        (name, deed, c.number) for name in names for deed in DEEDS for c in calls[name] if fits(deed, c)
+        and (any(one[:2] == [name, deed] and one[2] in str(c) for one in at) if at else deed in asked.deeds.split(","))
+    ]  # fmt: skip
     points = found if asked.sample is None else spread(found, asked.sample, asked.seed)
     print(
         f"{len(points)} of {len(found)} points at {sum(map(len, calls.values()))} calls of {len(names)} operations",

@@ -121,6 +121,9 @@ class Call:
     alone: bool = True
     reads: bool = False
 
+    def __str__(self) -> str:
+        return f"{'harness' if self.process == 0 else 'git'} {self.name} {self.on}"
+
 
 # What the one who decides may answer at a call: go on; fail with an error number; write half of it; kill this process; kill
 # all of them; kill this one and hold the others where they are.
