@@ -101,7 +101,7 @@ def _import(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Bui
         if "keep file" not in error.stderr:
             raise
         # A fast-import that was killed leaves the mark that it sets beside its pack; the same commits make the same name.
-        _drop_marks_without_pack(git)
+        _drop_marks_of_no_pack(git)
         out = git.run(*command, data=b"".join(stream))
     answers = iter(out.decode("utf-8", "surrogateescape").splitlines())
     built = []
@@ -118,10 +118,10 @@ def _import(git: Git, parent: str | None, commits: Sequence[Commit]) -> list[Bui
     return built
 
 
-def _drop_marks_without_pack(git: Git) -> None:
+def _drop_marks_of_no_pack(git: Git) -> None:
     folder = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "objects/pack"))
     for mark in folder.glob("pack-*.keep"):
-        if not mark.with_suffix(".pack").exists():
+        if not mark.with_suffix(".idx").exists():
             mark.unlink(missing_ok=True)
 
 
