@@ -80,8 +80,10 @@ class Store:
 
     @property
     def head(self) -> str | None:
-        """The id of the last commit, or None before the first."""
+        """The id of the last commit, or None before the first. Raises GitError when there is one that can't be read."""
         found = self.git.object("HEAD")
+        if found is None and (name := self.git.text("rev-parse", "--verify", "-q", "HEAD", ok=(0, 1, 128))):
+            raise GitError(("cat-file",), 0, f"HEAD ({name}) can't be read")
         return found[0] if found else None
 
     @property
@@ -143,17 +145,21 @@ class Store:
 
     def _catch_up(self) -> tuple[dict[str, Landed], Deferred | None]:
         """The ticks that landed only now, and why the oldest one that still waits does so."""
-        landed = {one.tick: one for one in recover.finish(self)}
-        snapshot.adopt(self)
-        for kept in deferred.waiting(self.runtime):
-            try:
-                landed |= {one.tick: one for one in self.land([kept.tick])}
-            except Deferred as reason:
-                return landed, reason
-            except (GateRefused, Stale) as error:
-                deferred.refuse(self.runtime, kept, str(error))
-            else:
-                deferred.drop(self.runtime, kept.tick.id)
+        try:
+            landed = {one.tick: one for one in recover.finish(self)}
+            snapshot.adopt(self)
+            for kept in deferred.waiting(self.runtime):
+                try:
+                    landed |= {one.tick: one for one in self.land([kept.tick])}
+                except Deferred as reason:
+                    return landed, reason
+                except (GateRefused, Stale) as error:
+                    deferred.refuse(self.runtime, kept, str(error))
+                else:
+                    deferred.drop(self.runtime, kept.tick.id)
+        except Unfinished as error:
+            # Said of an earlier tick. Passed on as it is, the caller would take its own for landed.
+            raise CommitFailed("an earlier tick could not be finished", str(error), error.next) from error
         return landed, None
 
     def _land_or_defer(self, ticks: Sequence[Tick], waits: Deferred | None, *, keep: bool) -> list[Landed]:
@@ -207,14 +213,23 @@ class Store:
                 try:
                     built = self._build_and_swap(parent, real, record)
                 except _Lost:
-                    self.journal.undo()
+                    self._take_back()
                     continue
                 except (Deferred, CommitFailed, files.NotWritable, OSError):
-                    self.journal.undo()
+                    self._take_back()
                     raise
                 by_id = {one.tick: one for one in self._after_swap(real, built)}
                 return [by_id.get(tick.id, Landed(tick.id, None)) for tick in ticks]
         raise Busy("the workspace is busy", "HEAD moved at every try", "try again in a moment")
+
+    def _take_back(self) -> None:
+        """Take the transaction out of the journal; where the disk refuses, the next command lands it, and that is said."""
+        try:
+            self.journal.undo()
+        except OSError as error:
+            raise Unfinished(
+                "the tick is in the journal already", str(files.explain(error)), "the next command lands it"
+            ) from error
 
     def _planned(self, ticks: Sequence[Tick], parent: str | None) -> list[Plan]:
         """What each tick changes, the ones before it laid over ``parent``; raises GateRefused and Stale."""

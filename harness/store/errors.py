@@ -62,7 +62,8 @@ class Deferred(HarnessError):
 
 
 class Unfinished(HarnessError):
-    """The tick is in history, but the files, the index or the snapshot lag behind; the next command finishes it."""
+    """The tick is in history, and the files, the index or the snapshot lag behind; or it is in the journal and could not be
+    taken out again. The next command finishes it; it must not be made again."""
 
     exit_code = FAILED
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.store.errors import Deferred
+from harness.store.errors import Deferred, Unfinished
 from harness.store.git import Git
 
 _OURS: Final = b"harness tick "
@@ -37,9 +37,19 @@ def locked(git_dir: Path, runtime: Path, tick_id: str) -> Iterator[None]:
             ) from None
     try:
         yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
+    except BaseException:
+        with contextlib.suppress(OSError):  # what went wrong first is what the caller must hear
             os.unlink(lock)
+        raise
+    try:
+        os.unlink(lock)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        why = f"{lock}: {error.strerror}"
+        raise Unfinished(
+            "the tick is in history, but the index is still locked", why, "the next command unlocks it"
+        ) from error
 
 
 def release_stale(git_dir: Path) -> None:
