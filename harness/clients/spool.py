@@ -84,8 +84,7 @@ class Taken:
             try:
                 data = path.read_bytes()
             except OSError as error:
-                self._sizes[path] = 0
-                self._bad.add(path)
+                # Left where it is: what can't be read this moment is given by a later take.
                 yield Bad(b"", f"can't be read: {error.strerror}", f"bad:{path.name}", path.name)
                 continue
             self._sizes[path] = len(data)
