@@ -205,7 +205,7 @@ def unclear(code: int, output: str) -> list[str]:
         return [f"a traceback: {output.strip()[-900:]}"]
     if code < 0:
         return []
-    if code not in (0, 1, 3, 4, 5):
+    if code not in (0, 1, 2, 3, 4, 5):
         return [f"exit code {code} is not documented: {output.strip()[-300:]}"]
     errors = [line for line in output.splitlines() if line.startswith("harness: ")]
     if code and (len(errors) > 1 or not output.strip()):
