@@ -257,6 +257,8 @@ class Store:
         try:
             built = self.build(parent, made)
         except GitError as error:
+            # Only ticks use that ref, one at a time: a lock on it is of a fast-import that was killed.
+            (self.workspace.git_dir / f"{engine.SCRATCH}.lock").unlink(missing_ok=True)
             raise _as_ours(error) from error
         point("built")
         try:
