@@ -27,6 +27,7 @@ ONCE_WRONG = (
     "rotate:group:rename state/log/loader-feedback.log",
     "adopt:torn:snapshot",
     "bulk:group:.keep",
+    "bulk:kill:harness-scratch.lock",
     "bulk:readonly:tmp_pack",
     "detached:group:rename .git/refs/harness/keep",
     "detached:EACCES:rename .git/refs/harness/keep",
