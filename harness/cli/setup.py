@@ -95,6 +95,7 @@ def uninstall_command(ctx: click.Context, purge: bool, yes: bool, as_json: bool)
     from harness.flows import install, wiring
     from harness.workspace import NESTED, user_root
 
+    person("taking harness out is a person's")
     found = workspace(ctx)
     steps: list[str] = []
 

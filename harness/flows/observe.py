@@ -38,6 +38,7 @@ QUEUE: Final = "state/regen/queue.ndjson"
 ROTATE_BYTES: Final = 64 * 1024
 QUIET_SECONDS: Final = 30
 MOST_IDS: Final = 200
+_IDS: Final = frozenset(("session", "session_id", "turn", "prompt_id", "agent_id"))
 _LOADER: Final = re.compile(r"skills/([^/]+)/AGENTS\.md")
 
 
@@ -126,6 +127,9 @@ class _Pass:
             self._quarantine("spool", event.source, event.data, event.reason, None, event.key)
             return
         payload = event.payload
+        for key in _IDS & payload.keys():
+            # What a client calls its sessions is not ours to rule: one odd id must not stop everything behind it.
+            payload[key] = _short(payload[key])
         if event.kind == "skill":
             self._run(event)
         elif event.kind == "stop":
@@ -154,7 +158,7 @@ class _Pass:
         return next((files.read(s.path / "SKILL.md") for s in reversed(self.skills) if s.folder == folder), None)
 
     def _message_line(self, text: str, payload: Mapping[str, Any], key: str) -> None:
-        session, position = payload.get("session"), f"message {payload.get('turn') or ''}".strip()
+        session, position = payload.get("session"), f"message {payload.get('turn') or ''}".strip()[:200]
         row_id = stable_ulid(_milliseconds(payload.get("ts")), key)  # a message may be taken twice, after a crash
         unread: list[tuple[str, feedback.BadFeedback]] = []
         for line in feedback.from_message(text, lambda bare, why: unread.append((bare, why))):
@@ -418,6 +422,13 @@ def rotate(store: Store) -> bool:
     os.rename(place, folder / name)
     place.touch()
     return True
+
+
+def _short(value: Any) -> str | None:
+    """An id as rows take it: text of at most 200 characters; a longer one ends in a digest, so that two stay two."""
+    if not isinstance(value, str):
+        return None
+    return value if len(value) <= 200 else f"{value[:160]}...{sha256(value.encode('utf-8', 'replace'))[:16]}"
 
 
 def _names(command: str, line: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from harness.store import snapshot
 from harness.store.deferred import waiting
+from harness.store.files import read
 from harness.store.git import quick
 from harness.workspace import Workspace
 
@@ -101,12 +102,7 @@ def _log_lines(workspace: Workspace) -> int:
     """Bytes of the log that are not committed, as lines; an approximation by size that costs no read of history."""
     code, size = quick(workspace.root, "cat-file", "-s", f"HEAD:{LOG}")
     start = int(size) if code == 0 and size.strip().isdigit() else 0
-    try:
-        with open(workspace.root / LOG, "rb") as file:
-            file.seek(start)
-            return file.read().count(b"\n")
-    except OSError:
-        return 0
+    return (read(workspace.root / LOG) or b"")[start:].count(b"\n")
 
 
 def _tail(path: Path, lines: int) -> list[str]:
@@ -215,6 +211,10 @@ def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dic
                 "next": "correct it and commit again",
             }
         )
+    log = workspace.root / LOG
+    if log.exists() and not log.is_file():
+        todo = f"rm {_quoted(str(log))}, and restore it: git -C {_quoted(str(workspace.root))} checkout HEAD -- {LOG}"
+        problems.append({"what": "no feedback is taken in", "why": f"{log} is no regular file", "next": todo})
     if not out["commit"]:
         problems.append(
             {"what": "nothing is in force", "why": "the snapshot is missing or unreadable", "next": "harness init"}

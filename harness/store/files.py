@@ -9,6 +9,7 @@ import glob
 import os
 import random
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,8 @@ def sweep(folder: Path, name: str | None = None) -> None:
 def append(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Add ``data`` at the end of ``path``. When only part of it fits on the disk, that part is taken off again."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        raise NotWritable(f"cannot write {path}", "it is no regular file", "put a plain file in its place")
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         size = os.fstat(handle).st_size
@@ -112,8 +115,8 @@ def write_all(handle: int, data: bytes) -> None:
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a regular file, or None when there is none."""
+    """The bytes of a regular file, or None when there is none: a pipe would keep us waiting, a device never ends."""
     try:
-        return path.read_bytes()
+        return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None

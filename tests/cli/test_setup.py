@@ -209,3 +209,9 @@ def test_feedback_behind_a_half_written_line_is_a_line_of_its_own(shop: Project)
     log.write_text("aeo: half")
     shop.ok("feedback", "aeo", "whole")
     assert [r["text"] for r in shop.rows("state/log/feedback.ndjson")] == ["half", "whole"]
+
+
+def test_an_agent_cannot_uninstall(shop: Project) -> None:
+    settings = (shop.root / ".claude/settings.local.json").read_bytes()
+    assert shop.harness("uninstall", env={"CLAUDECODE": "1"}).code == 3
+    assert (shop.root / ".claude/settings.local.json").read_bytes() == settings

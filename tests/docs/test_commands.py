@@ -58,6 +58,7 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 gap folded in, not rewritten" in done.stdout
     assert "the date field takes ISO dates only" in done.stdout
+    assert "AGENTS.md:13  - 2" in done.stdout, "why is asked about the line of the lesson"
     assert "pending" in done.stdout
     assert not (place / "shop/.claude/settings.local.json").exists()
 

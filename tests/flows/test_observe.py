@@ -268,3 +268,31 @@ def test_a_line_appended_at_any_moment_is_a_row_exactly_once(bench: Bench) -> No
     bench.observe()
     texts = [r["text"] for r in bench.feedback()]
     assert sorted(texts) == sorted(f"gap {w}-{i} was missing" for w in range(3) for i in range(400))
+
+
+@pytest.mark.parametrize("size", [200, 201, 257, 5000])
+def test_an_odd_id_stops_nothing(bench: Bench, size: int) -> None:
+    odd = "a" * size
+    stop = {"harness_note": "stop", "ts": "2026-11-30T21:49:00.000Z", "session": odd, "turn": odd,
+            "lines": ["harness-feedback: aeo: from the message [LOGGED]", "harness-feedback: gibberish"]}  # fmt: skip
+    bench.spool(stop, f"n-{ulid()}.json")
+    bench.spool(note(session=odd, turn=odd, agent_id=odd), f"n-{ulid()}.json")
+    bench.append("aeo: an innocent line")
+    bench.observe()
+    assert sorted(r["text"] for r in bench.feedback()) == ["an innocent line", "from the message"]
+    assert len(bench.rows("state/log/runs.ndjson")) == 1
+    assert len(bench.rows("state/log/quarantine.ndjson")) == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_log_that_is_no_regular_file_is_named_and_nothing_hangs(bench: Bench, kind: str) -> None:
+    bench.log.unlink()
+    if kind == "pipe":
+        os.mkfifo(bench.log)
+    else:
+        bench.log.symlink_to("/dev/zero")
+    bench.observe()
+    assert any("no regular file" in p["why"] for p in bench.project.harness("status", "--json").json["problems"])
+    done = bench.project.harness("feedback", "aeo", "x")
+    assert done.code == 1
+    assert "no regular file" in done.err
