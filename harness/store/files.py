@@ -120,3 +120,13 @@ def read(path: Path) -> bytes | None:
         return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def tail(path: Path, size: int) -> bytes:
+    """The last ``size`` bytes of a file, or what there is of it."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -97,13 +97,19 @@ class Journal:
 
     def before_power_cut(self) -> list[dict[str, Any]]:
         """The records of all transactions of an earlier boot of the machine, oldest first; empty when this boot wrote them."""
-        out: list[dict[str, Any]] = []
         try:
             with open(self.path, "rb") as file:
-                head = _parse(file.readline())
-                if not head.get("safe") or head.get("boot", "") == boot_id():  # the usual case reads one line
-                    return []
-                begun: dict[str, Any] | None = None
+                head = _parse(file.readline())  # the usual case reads one line
+        except FileNotFoundError:
+            return []
+        return [] if not head.get("safe") or head.get("boot", "") == boot_id() else self.records()
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records of all transactions since the journal was emptied, oldest first."""
+        out: list[dict[str, Any]] = []
+        begun: dict[str, Any] | None = None
+        try:
+            with open(self.path, "rb") as file:
                 for line in map(_parse, file):
                     if "end" in line and begun:
                         out.append(begun)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.settings import merged
-from harness.store import files, gate, policy
+from harness.store import files, gate, policy, raced
 from harness.store.git import GitError
 from harness.store.tick import Delete, Replace, Tick, sha256
 from harness.store.tree import Tree
@@ -146,6 +146,7 @@ def adopt(store: Store) -> None:
     last = value.get("commit")
     if head is None or head == last:
         return
+    raced.bring_back(store)
     changed = _changed(store, last, head)
     tree, old = Tree(store.git, head), Tree(store.git, last if isinstance(last, str) else None)
     try:
