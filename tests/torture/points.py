@@ -167,16 +167,20 @@ class Bench:
                 (self.root / met[0].on).unlink(missing_ok=True)
         if run.hung:
             result.problems.append("hung: the operation did not end")
-        result.problems += [f"unclear: {what}" for what in unclear(run.code, run.output)]
         if run.held:
             late = ptrace.plain(lambda: operation.next(self.root))
             result.problems += [f"unclear: next command: {what}" for what in unclear(late.code, late.output)]
             run.release()
-        self._aftermath(operation, result, acked=run.code == 0)
-        said = any(words in run.output for words in ("is in history", "is in the journal", "the tick waits"))
-        if name in ROWS and run.code > 0 and not said and Seen(self.root).count(QUARANTINE, "the row"):
+        return self.judged(operation, result)
+
+    def judged(self, operation: Operation, result: Result) -> Result:
+        """``result`` of a run that is over, with everything that is wrong now and after the next commands."""
+        result.problems += [f"unclear: {what}" for what in unclear(result.code, result.said)]
+        self._aftermath(operation, result, acked=result.code == 0)
+        said = any(words in result.said for words in ("is in history", "is in the journal", "the tick waits"))
+        if operation.name in ROWS and result.code > 0 and not said and Seen(self.root).count(QUARANTINE, "the row"):
             # Any other error says that nothing has changed: whoever believes it makes the tick again.
-            result.problems.append(f"promised: it failed, and yet the row is there: {run.output.strip()}")
+            result.problems.append(f"promised: it failed, and yet the row is there: {result.said.strip()}")
         return result
 
     def _aftermath(self, operation: Operation, result: Result, *, acked: bool) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from . import ptrace
+from .disk import may_mount
 from .points import DEEDS, unclear
 from .ptrace import GO, HALF, KILL, KILL_ALL, KILL_HOLD, Call
 
@@ -176,4 +177,16 @@ def test_points_that_were_wrong_once(tmp_path: Path) -> None:
 def test_a_crowd_and_a_person_in_one_workspace() -> None:
     command = [sys.executable, "-m", "tests.torture.crowd", "--seconds", "30", "--seed", "1"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+@pytest.mark.skipif(not may_mount(), reason="a small file system has to be mounted, and this user may not")
+def test_every_operation_on_a_disk_that_takes_no_more() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.torture.disk"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
