@@ -98,8 +98,10 @@ def _run(asked: argparse.Namespace, folder: Path) -> int:
             if result.problems:
                 print(f"\n{result.operation}:{result.deed}:{result.number}  {result.call}  exit {result.code}")
                 print("".join(f"    {problem}\n" for problem in result.problems[:6]), end="", flush=True)
-            elif sys.stderr.isatty():
+            if sys.stderr.isatty():
                 print(f"\r{len(results)}/{len(points)}", end="", file=sys.stderr, flush=True)
+            elif len(results) % 1000 == 0:
+                print(f"{len(results)} of {len(points)}, {time.monotonic() - start:.0f} s", flush=True)
     if asked.json:
         Path(asked.json).write_text(json.dumps([asdict(result) for result in results], indent=1))
     tell(results, {name: len(calls[name]) for name in names}, time.monotonic() - start)
