@@ -92,6 +92,8 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         one = snapshot.skill(found, name)
         if as_json:
             print_json(one)
+        elif not (one.get("overlay") or one.get("loader")):
+            click.echo(f"Nothing was learned about {name} yet. Its base: harness where {name}", err=True)
         else:
             for part in ("overlay", "loader"):
                 if one.get(part):

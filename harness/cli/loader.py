@@ -132,6 +132,9 @@ def drain_command(ctx: click.Context, dry_run: bool, review: bool, quiet: bool, 
             click.echo(f"{skill}: {shown(why)}", err=True)
         if not (done.regenerated or done.failed or done.escalated or done.waiting or done.elsewhere or done.deferred):
             click.echo("nothing is due", err=True)
+            with Store(found) as store:
+                for line in _not_due(store):
+                    click.echo(f"  {shown(line)}", err=True)
     if done.deferred:
         if not quiet and not as_json:
             click.echo(f"deferred: {done.deferred}; see `harness status`", err=True)
@@ -157,6 +160,21 @@ def _asking(review: bool) -> Callable[[str, str, str], bool] | None:
         return click.confirm(f"Put this loader of {skill} in force?", default=False)
 
     return ask
+
+
+def _not_due(store: Store) -> list[str]:
+    """Why each open entry of the queue is not worked on now, and until when."""
+    from harness.flows import backlog
+
+    threshold = store.settings["regen"]["threshold"]
+    lines = []
+    for entry, found in backlog.terms(store):
+        gaps = f"{entry.skill}: {len(entry.feedback)} gap{'' if len(entry.feedback) == 1 else 's'}"
+        if found.u < threshold:
+            lines.append(f"{gaps}, under the threshold ({found.u:.2f} of {threshold:g})")
+        elif entry.not_before:
+            lines.append(f"{gaps}, tried {entry.attempt} times; again after {entry.not_before} ({entry.error})")
+    return lines
 
 
 def _dry_run(store: Store, as_json: bool) -> int:

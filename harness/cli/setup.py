@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -219,7 +220,7 @@ def settings_command(ctx: click.Context, name: str | None, value: str | None, as
         if as_json:
             print_json({name: parsed})
         else:
-            click.echo(f"{name} is {value} from now on", err=True)
+            click.echo(f"{name} is {_plain(parsed)} from now on", err=True)
 
 
 def person(why: str) -> None:
@@ -243,8 +244,13 @@ def _parsed(value: str) -> object:
 def _flat(prefix: str, value: dict[str, object]) -> list[str]:
     out = []
     for key, item in value.items():
-        out += _flat(f"{prefix}{key}.", item) if isinstance(item, dict) else [f"{prefix}{key} = {item}"]
+        out += _flat(f"{prefix}{key}.", item) if isinstance(item, dict) else [f"{prefix}{key} = {_plain(item)}"]
     return out
+
+
+def _plain(value: object) -> str:
+    """A value as it may be given to `harness settings` again: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @click.command("completion")

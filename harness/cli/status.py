@@ -7,6 +7,8 @@ import click
 from harness.cli.common import json_option, print_json, shown, table, workspace
 from harness.errors import NEEDS_PERSON
 
+MOST_UNREAD = 3
+
 
 @click.command("status")
 @json_option
@@ -33,7 +35,7 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
         (state["spool"], "event{s} of hooks to take in"),
         (state["log_lines"], "line{s} of the feedback log to take in"),
         (len(state["deferred"]), "deferred tick{s}"),
-        (len(state["quarantine"]), "unreadable feedback line{s} in the last day"),
+        (len(state["quarantine"]), "line{s} of the last day that nobody could read, newest first:"),
     ]
     lines = [text.format(s="" if n == 1 else "s") for n, text in waits if n]
     counts = [str(n) for n, _ in waits if n]
@@ -44,8 +46,11 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
     table(list(zip(counts, lines, strict=True)))
     if state["drain"]:
         click.echo(f"  a drain is at work: {state['drain']}")
-    for text in state["quarantine"]:
-        click.echo(f"  unreadable: {shown(text)}")
+    unread = [shown(text) for text in reversed(state["quarantine"])]
+    for text in unread[:MOST_UNREAD]:
+        click.echo(f"    {text if len(text) <= 200 else text[:199] + '…'}")
+    if len(unread) > MOST_UNREAD:
+        click.echo(f"    and {len(unread) - MOST_UNREAD} more: state/log/quarantine.ndjson")
     for text in state["notices"]:
         click.echo(f"  {shown(text)}")
     if state["pending"]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.flows.ledgers import rows
-from harness.loader import queue
+from harness.loader import feedback, queue
 from harness.skills import find
 from harness.store import deferred, snapshot
 from harness.store.commit import Store
@@ -64,6 +64,9 @@ def notices(store: Store) -> dict[str, Any]:
 def _unread(store: Store) -> list[dict[str, Any]]:
     since = (datetime.now(UTC) - timedelta(days=_TOLD_DAYS)).strftime("%Y-%m-%dT%H:%M:%SZ")
     new = [row for row in rows(store, _QUARANTINE) if str(row.get("ts", "")) >= since][-20:]
+    if any(str(row["reason"]).startswith(find.NO_SKILL) for row in new):
+        had = {row["id"] for row in rows(store, "state/log/feedback.ndjson")}
+        new = [row for row in new if feedback.taken_up_id(row["id"]) not in had]
     return [
         {
             "id": row["id"],

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,8 @@ QUEUE: Final = "state/regen/queue.ndjson"
 ROTATE_BYTES: Final = 64 * 1024
 QUIET_SECONDS: Final = 30
 MOST_IDS: Final = 200
+AHEAD_SECONDS: Final = 600
+MAX_WORDS: Final = 80
 _IDS: Final = frozenset(("session", "session_id", "turn", "prompt_id", "agent_id"))
 _LOADER: Final = re.compile(r"skills/([^/]+)/AGENTS\.md")
 
@@ -74,11 +76,13 @@ def observe(store: Store, env: Mapping[str, str]) -> Observed:
         for event in taken:
             work.event(event)
         work.read_logs()
+        work.take_up()
         point("observe-read")
         work.commit()
         point("observe-committed")
         if not work.out.deferred:
             taken.done()
+            work.remember_skills()
             if rotate(store):
                 work.after_rotation()
         announce(store)
@@ -209,6 +213,37 @@ class _Pass:
         if got.committed != before:
             self.takes.append(Take(path, got.committed, ABSENT if before is None else sha256(before)))
 
+    def take_up(self) -> None:
+        """Take in lines that named a skill which was not known then and is now. Looked for only when the skills have
+        changed since the last pass."""
+        if files.read(self.store.runtime / "skills-known") == self._known_skills():
+            return
+        had: set[str] | None = None
+        for held in self.tree.rows(QUARANTINE):
+            if not isinstance(held, dict) or not str(held.get("reason", "")).startswith(find.NO_SKILL):
+                continue
+            row_id = feedback.taken_up_id(str(held["id"]))
+            try:
+                line = feedback.quarantined(str(held["text"]))
+                skill = find.resolve(line.skill, self.skills, self.learned)
+            except (feedback.BadFeedback, find.UnknownSkill):
+                continue
+            if had is None:
+                had = {str(row.get("id")) for row in self.tree.rows(FEEDBACK) if isinstance(row, dict)}
+            if row_id not in had:
+                told = line if line.ts else replace(line, ts=str(held["ts"]))
+                self.lines.append(_Said(told, skill, held.get("session"), str(held["position"]), row_id))
+
+    def _known_skills(self) -> bytes:
+        names = {name for skill in self.skills for name in (skill.folder, *skill.names)} | self.learned
+        return sha256("\n".join(sorted(names)).encode("utf-8", "replace")).encode()
+
+    def remember_skills(self) -> None:
+        """Note which skills this pass knew, so that the next looks at old lines only when there are new ones."""
+        place = self.store.runtime / "skills-known"
+        if files.read(place) != self._known_skills():
+            files.replace(place, self._known_skills(), sync=False)
+
     def after_rotation(self) -> None:
         """Commit the log as it lies now, with the lines that came in meanwhile."""
         late = _Pass(self.store, self.env)
@@ -320,9 +355,10 @@ class _Pass:
             trailers["Feedback"] = " ".join(filter(None, (trailers.get("Feedback"), row["id"])))
             body = body or row["text"]
         count = _changed(_text(old), fix.text)
-        tick = Tick(
-            "fix", f"{count} line{'' if count == 1 else 's'} of the loader, inline", [write, *rows], trailers, body
-        )
+        summary = f"{count} line{'' if count == 1 else 's'} of the loader, inline"
+        if body:
+            summary += f": {feedback.clip(body, MAX_WORDS)}"
+        tick = Tick("fix", summary, [write, *rows], trailers, body)
         refused = gate.check(tick, self.tree.read, self._rules())
         if refused:
             self._refused_fix(fix, refused)
@@ -448,7 +484,9 @@ def _changed(before: str, after: str) -> int:
 
 
 def _time(ts: Any) -> str:
-    return ts if isinstance(ts, str) and _milliseconds(ts) else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """``ts``, or now when it is none or lies ahead: what an agent writes as the time of a line may be anything."""
+    ahead = (time.time() + AHEAD_SECONDS) * 1000
+    return ts if isinstance(ts, str) and 0 < _milliseconds(ts) <= ahead else f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _milliseconds(ts: Any) -> int:

@@ -18,7 +18,7 @@ from harness import dispatch, redact
 from harness.flows.backlog import all_gaps, gaps_of, queue_row
 from harness.flows.ledgers import rows
 from harness.flows.observe import QUEUE
-from harness.loader import brief, document, queue, reply
+from harness.loader import brief, document, feedback, queue, reply
 from harness.skills import find
 from harness.store import files
 from harness.store.commit import Store
@@ -27,6 +27,8 @@ from harness.store.faults import point
 from harness.store.tick import ABSENT, Append, Replace, Tick, Write, sha256
 
 FOOTER: Final = "state/regen/footer.md"
+MAX_WORDS: Final = 80
+"""Characters of a lesson's own words in a subject line."""
 
 Say = Callable[[str], None]
 Approve = Callable[[str, str, str], bool]  # skill, old loader, new loader -> a person's yes
@@ -174,6 +176,7 @@ class Regeneration:
         ids = [row["id"] for row in gaps]
         count = f"{len(ids)} gap{'' if len(ids) == 1 else 's'}"
         summary = f"{count} closed" if model else f"{count} folded in, not rewritten"
+        subject = f"{summary}: {feedback.clip(gaps[0]['text'], MAX_WORDS)}"
         row = self._queue_row("done", feedback=ids, reason="regenerated" if model else "folded")
         row["areas"] = sorted({queue.area(gap["text"]) for gap in gaps})
         writes: list[Write] = [Replace(self.path, text, sha256(old) if old is not None else ABSENT), Append(QUEUE, row)]
@@ -186,7 +189,7 @@ class Regeneration:
             **self._cost(),
         }
         body = "\n".join(f"- {gap['text'][:300]}" for gap in gaps[:20])
-        landed = self.store.commit(Tick("regen", summary, writes, trailers, body))
+        landed = self.store.commit(Tick("regen", subject, writes, trailers, body))
         self.out.regenerated[self.skill] = (landed.commit or "")[:10]
         self.say(f"{self.skill}: {summary} ({(landed.commit or '')[:10]})")
 

@@ -219,10 +219,9 @@ def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dic
         problems.append(
             {"what": "nothing is in force", "why": "the snapshot is missing or unreadable", "next": "harness init"}
         )
-    if out["hook_errors"]:
-        stamp = out["hook_errors"][-1].split(" ")[0]
-        if _recent(stamp):
-            problems.append({"what": "a hook had an error", "why": out["hook_errors"][-1], "next": "harness doctor"})
+    errors = [line for line in out["hook_errors"] if line.split(" ")[2:3] != ["Ignored:"]]  # ignoring is no error
+    if errors and _recent(errors[-1].split(" ")[0]):
+        problems.append({"what": "a hook had an error", "why": errors[-1], "next": "harness doctor"})
 
 
 def _recent(stamp: str) -> bool:

@@ -79,9 +79,21 @@ def undo(store: Store, name: str, reason: str = "") -> Undone:
     trailers = {"Undoes": target, "Undoes-Commit": entry.commit}
     if skill := entry.trailers.get("Skill"):
         trailers = {"Skill": skill, **trailers}
-    summary = f"take back {entry.short}, {entry.subject}"
+    summary = _summary(store, entry)
     landed = store.commit(Tick("undo", summary, writes, trailers, reason, tick_id))
     return Undone(entry, landed, [w.path for w in text], len(rows) + len(again))
+
+
+def _summary(store: Store, entry: history.Entry) -> str:
+    """What the undo says in its first line. Undoing an undo names the lesson itself, however often it went to and fro."""
+    verb, seen = "take back", entry
+    while seen.kind == "undo" and (earlier := seen.trailers.get("Undoes-Commit")):
+        try:
+            seen = history.find(store.git, earlier)
+        except history.NoSuchTick:
+            break
+        verb = "bring back" if verb == "take back" else "take back"
+    return f"{verb} {seen.short}, {seen.subject}"
 
 
 def _undone_row(ledger: str, row: str, again: bool, tick: str, reason: str) -> Append:

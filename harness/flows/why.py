@@ -16,6 +16,7 @@ from typing import Any, Final
 from harness import redact
 from harness.errors import USAGE, HarnessError
 from harness.flows.ledgers import undone
+from harness.skills import find
 from harness.store import history
 from harness.store.commit import Store
 from harness.store.tree import Tree
@@ -72,6 +73,12 @@ def why(store: Store, target: str, env: Mapping[str, str]) -> list[Cause]:
         try:
             found = [Cause("", None, "", history.find(store.git, name))]
         except history.NoSuchTick:
+            if name in known_skills(store, env):
+                raise NothingThere(
+                    f"nothing was learned about {name} yet",
+                    "it has no loader and no overlay",
+                    f"see `harness log --all --skill {name}`",
+                ) from None
             raise NothingThere(
                 f"nothing answers to {target!r}",
                 "no committed file, skill, row or tick of that name",
@@ -80,6 +87,12 @@ def why(store: Store, target: str, env: Mapping[str, str]) -> list[Cause]:
     for cause in found:
         _fill(store, cause, env)
     return found
+
+
+def known_skills(store: Store, env: Mapping[str, str]) -> set[str]:
+    """Every name that a skill answers to here, learned of or not."""
+    skills = find.find_all(store.workspace.root, store.workspace.project, Path(env.get("HOME") or "/"), env)
+    return {name for skill in skills for name in (skill.folder, *skill.names)} | set(store.tree.folders("skills"))
 
 
 def behind(store: Store, entry: history.Entry, env: Mapping[str, str]) -> Cause:

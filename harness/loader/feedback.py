@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 
 from harness.errors import HarnessError
+from harness.ids import stable_ulid
 
 Tag = Literal["FIXED", "LOGGED"]
 
@@ -77,6 +78,18 @@ def from_message(text: str, unread: Callable[[str, BadFeedback], None] | None = 
                     if unread is not None:
                         unread(bare, why)
     return found
+
+
+def quarantined(text: str) -> Line:
+    """Read a line again that was put aside since its skill was not known, wherever it had come from. Raises BadFeedback."""
+    if MESSAGE_MARK in text.casefold() and (lines := from_message(text)):
+        return lines[0]
+    return _parse(text)
+
+
+def taken_up_id(quarantined_id: str) -> str:
+    """The id of the feedback row that such a line becomes once its skill is known: the same at each try."""
+    return stable_ulid(0, f"taken up {quarantined_id}")
 
 
 def row(line: Line, *, id: str, ts: str, skill: str, session: str | None, position: str) -> dict[str, Any]:

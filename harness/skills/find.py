@@ -22,6 +22,7 @@ from harness.workspace import resources
 SOURCES: Final = ("packaged", "plugin", "user", "project", "workspace")
 _NAME: Final = re.compile(rb"^name:[ \t]*(['\"]?)([^\s'\"#:]+)\1[ \t\r]*$", re.M)
 _HEAD: Final = 4096
+NO_SKILL: Final = "no skill "
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def resolve(name: str, skills: Iterable[Skill], learned: Iterable[str]) -> str:
     known = sorted({*folders.values(), *(n for s in bases for n in s.names)})
     near = difflib.get_close_matches(name[:100], known, 3, 0.5)
     shown = "".join(c if c.isprintable() else "?" for c in name)[:100]
-    hint = f"do you mean {', '.join(near)}?" if near else f"known are {', '.join(known[:8])}" if known else ""
-    raise UnknownSkill(f"no skill {shown!r}", "", hint or "add one: skills/NAME/SKILL.md")
+    hint = f"do you mean {', '.join(near)}?" if near else f"known: {', '.join(known[:8])}" if known else ""
+    raise UnknownSkill(f"{NO_SKILL}{shown!r}", "", hint or "add one: skills/NAME/SKILL.md")
 
 
 def _bases(workspace_root: Path, project: Path | None, config: Path) -> Iterator[_Base]:

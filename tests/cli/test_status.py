@@ -207,3 +207,28 @@ def test_odd_folder_names_work_end_to_end(tmp_path: Path, name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     project.ok("observe")
     assert [r["skill"] for r in project.rows("state/log/runs.ndjson")] == ["aeo"]
+
+
+def test_an_event_that_is_ignored_is_no_problem(shop: Project) -> None:
+    settings = json.loads((shop.root / ".claude/settings.local.json").read_text())
+    hook = settings["hooks"]["Stop"][0]["hooks"][0]
+    subprocess.run([hook["command"], *hook["args"]], input=b'{"hook_event_name": "Teatime"}', env=shop.env, check=True)
+    state = shop.ok("status", "--json").json
+    assert "Ignored" in state["hook_errors"][-1]
+    assert state["problems"] == []
+
+
+def test_many_unreadable_lines_are_three_and_a_count(shop: Project) -> None:
+    with open(shop.workspace / "state/log/loader-feedback.log", "a") as file:
+        file.writelines(f"nonsense {n}\n" for n in range(12))
+    shop.ok("observe")
+    out = shop.ok("status").out
+    assert "12  lines of the last day that nobody could read" in out
+    assert out.count("nonsense") == 3
+    assert "and 9 more: state/log/quarantine.ndjson" in out
+
+
+def test_settings_are_shown_as_they_are_given(shop: Project) -> None:
+    out = shop.ok("settings").out
+    assert "loader.review = false" in out
+    assert "loader.duty = remind" in out

@@ -301,3 +301,14 @@ def test_markers_of_old_sessions_are_forgotten(bench: Bench) -> None:
     os.utime(old, (long_ago, long_ago))
     bench.drain()
     assert [p.name for p in (bench.workspace.runtime / "sessions").iterdir()] == ["new"]
+
+
+def test_what_is_not_due_says_why_and_until_when(bench: Bench) -> None:
+    bench.set(dispatch__preset="command", dispatch__command=bench.command("exit 1"))
+    bench.append("aeo: the button moved")
+    assert bench.project.harness("drain").code == 1
+    done = bench.project.ok("drain")
+    assert "nothing is due" in done.err
+    assert "aeo: 1 gap, tried 1 times; again after 20" in done.err
+    bench.set(regen__threshold=90.0, regen__max_attempts=9)
+    assert "aeo: 1 gap, under the threshold (" in bench.project.ok("drain").err

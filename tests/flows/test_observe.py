@@ -296,3 +296,33 @@ def test_a_log_that_is_no_regular_file_is_named_and_nothing_hangs(bench: Bench, 
     done = bench.project.harness("feedback", "aeo", "x")
     assert done.code == 1
     assert "no regular file" in done.err
+
+
+def test_a_line_for_a_skill_that_comes_later_is_taken_up_when_it_is_there(bench: Bench) -> None:
+    bench.append("[2026-11-30T21:48:00Z] newcomer: the login page was missing [LOGGED]", "newcomer: and the logout")
+    bench.observe()
+    stop = {"harness_note": "stop", "ts": "2026-11-30T21:49:00.000Z", "session": SESSION, "turn": "p2",
+            "lines": ["harness-feedback: newcomer: said in a message [LOGGED]"]}  # fmt: skip
+    bench.spool(stop, f"n-{ulid()}.json")
+    bench.observe()
+    assert bench.feedback() == []
+    assert len(snapshot.now(bench.workspace)["quarantine"]) == 3
+    bench.project.skill("newcomer")
+    bench.observe()  # the hook of that commit may have been first
+    rows = bench.feedback()
+    assert len(rows) == 3
+    assert {r["text"] for r in rows} == {"the login page was missing", "and the logout", "said in a message"}
+    assert {r["skill"] for r in rows} == {"newcomer"}
+    assert next(r for r in rows if r["text"].startswith("the login"))["ts"] == "2026-11-30T21:48:00Z"
+    assert next(r for r in rows if r["text"].startswith("said"))["session"] == SESSION
+    assert snapshot.now(bench.workspace)["quarantine"] == []
+    (bench.workspace.runtime / "skills-known").unlink()
+    assert bench.observe().feedback == 0
+
+
+def test_a_time_that_lies_ahead_is_replaced_by_when_the_line_came(bench: Bench) -> None:
+    bench.append("[2099-01-01T00:00:00Z] aeo: from the future [LOGGED]")
+    bench.observe()
+    [row] = bench.feedback()
+    assert "2026" <= row["ts"] < "2099"
+    assert "[2099-01-01" in bench.read("state/log/loader-feedback.log")

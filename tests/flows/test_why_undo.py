@@ -153,3 +153,24 @@ def test_undo_leaves_a_persons_own_change_on_disk(bench: Bench) -> None:
     path.write_text(path.read_text() + "\nmine\n")
     assert "still there" in bench.project.ok("undo", entry.short).out
     assert "mine" in path.read_text()
+
+
+def test_undoing_an_undo_names_the_lesson_and_not_the_undo(bench: Bench) -> None:
+    bench.append("aeo: the button moved")
+    bench.drain()
+    lesson = next(e for e in history.entries(bench.store.git) if e.kind == "regen")
+    assert "the button moved" in lesson.subject
+    subjects = []
+    name = lesson.commit
+    for _ in range(3):
+        name = undo(bench.store, name).landed.commit or ""
+        subjects.append(history.find(bench.store.git, name).subject.partition(": ")[2])
+    away, back = (f"{verb} {lesson.short}, {lesson.subject}" for verb in ("take back", "bring back"))
+    assert subjects == [away, back, away]
+
+
+def test_a_skill_without_lessons_is_said_to_have_none(bench: Bench) -> None:
+    with pytest.raises(NothingThere, match="nothing was learned about aeo yet"):
+        why(bench.store, "aeo", bench.env)
+    done = bench.project.ok("show", "aeo")
+    assert "Nothing was learned about aeo yet" in done.err + done.out

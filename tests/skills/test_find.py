@@ -197,7 +197,7 @@ def test_an_unknown_name_lists_near_ones(machine: Machine) -> None:
     with pytest.raises(UnknownSkill) as caught:
         resolve("changelog-helpr", machine.found(), {"aeo"})
     assert str(caught.value) == "no skill 'changelog-helpr'. Do you mean changelog-helper?"
-    with pytest.raises(UnknownSkill, match="Known are aeo, changelog-helper"):
+    with pytest.raises(UnknownSkill, match="Known: aeo, changelog-helper"):
         resolve("\x1bzzz", machine.found(), {"aeo"})
 
 
