@@ -203,6 +203,14 @@ def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dic
                 "next": f"read it in {workspace.runtime / 'refused' / (one['tick'] + '.json')}",
             }
         )
+    for path in sorted((workspace.runtime / "deferred").glob("*.unreadable")):
+        problems.append(
+            {
+                "what": "a deferred tick is spoiled",
+                "why": f"{path} is not as it was written",
+                "next": "read it, then remove it",
+            }
+        )
     for path, why in out["unaccepted"].items():
         problems.append(
             {

@@ -38,14 +38,20 @@ def drop(runtime: Path, tick: str) -> None:
 
 
 def waiting(runtime: Path, folder: str = "deferred") -> Iterator[Kept]:
-    """The ticks that wait (``folder="refused"``: that were set aside), oldest first."""
+    """The ticks that wait (``folder="refused"``: that were set aside), oldest first. Raises OSError when one can't be read
+    now: it must not be taken for a spoiled one, which is renamed and kept beside the others."""
     place = runtime / folder
     for path in sorted(place.glob("*.json")) if place.is_dir() else ():
+        data = files.read(path)
+        if data is None:
+            continue  # it has landed meanwhile
         try:
-            value = json.loads(path.read_bytes())
-            yield Kept(decode(value["tick"]), value["why"], value["since"])
-        except (ValueError, KeyError, OSError):
+            value = json.loads(data)
+            kept = Kept(decode(value["tick"]), value["why"], value["since"])
+        except (ValueError, KeyError, TypeError):
             path.rename(path.with_suffix(".unreadable"))
+        else:
+            yield kept
 
 
 def _write(path: Path, tick: Tick, why: str) -> None:

@@ -11,6 +11,7 @@ from fixtures.workspaces import QUARANTINE, Place, row, row_tick
 
 from harness.store import deferred
 from harness.store.errors import Deferred, GateRefused
+from harness.store.files import NotWritable
 from harness.store.tick import ABSENT, Append, Replace, Tick
 
 OVERLAY = "skills/a/overlay.md"
@@ -167,3 +168,21 @@ def test_status_says_what_waits_and_why(place: Place) -> None:
     assert [one["summary"] for one in state["deferred"]] == ["row a"]
     assert "index.lock" in state["deferred"][0]["why"]
     assert any("index.lock" in problem["why"] for problem in state["problems"])
+
+
+def test_a_kept_file_that_cannot_be_read_this_moment_keeps_its_name(place: Place) -> None:
+    """A passing error of the disk, here a link that leads to itself, must not be taken for a spoiled file."""
+    held = lock(place)
+    with pytest.raises(Deferred):
+        place.tick(text="a")
+    held.unlink()
+    [kept] = (place.runtime / "deferred").iterdir()
+    aside = kept.with_name("aside")
+    kept.rename(aside)
+    kept.symlink_to(kept.name)
+    with pytest.raises(NotWritable, match="symbolic links"):
+        place.tick(text="b")
+    kept.unlink()
+    aside.rename(kept)
+    place.tick(text="b")
+    assert [r["text"] for r in place.store.rows(QUARANTINE) if isinstance(r, dict)] == ["a", "b"]
