@@ -6,7 +6,7 @@ The store's gate and git's pre-commit hook judge before; a merge, a pull, `--no-
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -148,7 +148,7 @@ class Auditor:
                 return False, []
             if befores[0] is None and commit.parents:
                 self._judge_found(commit, rules)
-            rows = self._judge_changes(commit, said.kind, commit.changes[0], rules)
+            rows = self._judge_changes(commit, said, commit.changes[0], rules)
         else:
             self._remember(commit, None, commit.changes[0])
             return False, []
@@ -169,8 +169,9 @@ class Auditor:
             return before
 
     def _judge_changes(
-        self, commit: Commit, kind: str | None, changes: Sequence[FileChange], rules: Rules
+        self, commit: Commit, said: Claim, changes: Sequence[FileChange], rules: Rules
     ) -> list[tuple[str, list[dict[str, Any]]]]:
+        kind = said.kind
         ledgers: dict[str, list[FileChange]] = {}
         texts: list[FileChange] = []
         for change in changes:
@@ -182,7 +183,7 @@ class Auditor:
                 texts.append(change)
             else:
                 ledgers.setdefault(ledger, []).append(change)
-        refusals = self._check_texts(kind, texts, rules)
+        refusals = self._check_texts(kind, texts, rules, said.trailers)
         if refusals and kind == "install":  # what it laid out came with the policy of the program that made it
             refusals = self._check_texts(kind, texts, Rules(snapshot.packaged_policy(), None, lambda name: None))
         for one in refusals:
@@ -201,7 +202,9 @@ class Auditor:
             if _ledger(rules, path):
                 self._tell(commit, path, "ledger", "rows from before there was a policy")
 
-    def _check_texts(self, kind: str | None, changes: Sequence[FileChange], rules: Rules) -> list[Refusal]:
+    def _check_texts(
+        self, kind: str | None, changes: Sequence[FileChange], rules: Rules, trailers: Mapping[str, str] | None = None
+    ) -> list[Refusal]:
         """What the gate says of files that are no ledgers."""
         by_path = {c.path: c for c in changes}
         writes: list[Write] = []
@@ -224,7 +227,8 @@ class Auditor:
         if kind is None:
             found = gate.check(Tick("human", "", writes, id=""), before, rules.policy) if writes else []
             return found + (gate.check(Tick("feedback", "", taken, id=""), before, rules.policy) if taken else [])
-        return gate.check(Tick(kind, "", [*writes, *taken], id=""), before, rules.policy) if changes else []
+        tick = Tick(kind, "", [*writes, *taken], trailers or {}, id="")
+        return gate.check(tick, before, rules.policy) if changes else []
 
     # --- ledgers -----------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.store.change import Broken, Change
 from harness.store.errors import Refusal
-from harness.store.rules import RULES, Broken, Change
+from harness.store.rules import RULES
 from harness.store.tick import KINDS, Append, Delete, Replace, Take, Tick, Write, row_line
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None]
         who = f"a {tick.kind} tick may not {verb} it"
         yield Refusal(path, "kind", who, entry.get("instead") or f"{verb} is for: {', '.join(may) or 'nobody'}")
         return
+    for trailer in entry.get("needs", {}).get(tick.kind, ()):
+        if not tick.trailers.get(trailer):
+            todo = entry.get("instead") or f"name it in the trailer {trailer}"
+            yield Refusal(path, "needs", f"a {tick.kind} tick of it needs {trailer}", todo)
     if isinstance(write, Append):
         yield from _check_row(path, write.row, tick.kind, entry, policy)
     elif isinstance(write, Replace):

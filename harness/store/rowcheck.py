@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from harness import redact
 from harness.store import gate
+from harness.store.change import Change
 from harness.store.errors import Refusal
-from harness.store.rules import RULES, Change, no_secrets
+from harness.store.rules import RULES, no_secrets
 from harness.store.tick import Append, Tick, row_line
 
 

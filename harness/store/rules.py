@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
+
+from harness.store import prose
+from harness.store.change import Broken, Change, Rule
 
 FOOTER: Final = re.compile(r"<!-- harness:footer -->.*?<!-- /harness:footer -->", re.S)
 _HEADING: Final = re.compile(r"#{1,6} .*")
-
-
-@dataclass(frozen=True)
-class Change:
-    """One file's text before and after a tick (None: there is no file), with the rule's numbers."""
-
-    before: str | None
-    after: str
-    numbers: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A rule that doesn't hold: where, what was found, what to do instead."""
-
-    found: str
-    todo: str
-    pointer: str = ""
-
-
-Rule = Callable[[Change], Iterator[Broken]]
 
 
 def changed_lines(before: str, after: str) -> int:
@@ -57,7 +38,7 @@ def max_size(change: Change) -> Iterator[Broken]:
     lines, size = len(change.after.splitlines()), len(change.after.encode("utf-8", "replace"))
     limit_lines, limit_bytes = change.numbers.get("lines"), change.numbers.get("bytes")
     if limit_lines and lines > limit_lines and lines >= len(old.splitlines()):
-        yield Broken(f"{lines} lines, at most {limit_lines}", "make it shorter first")
+        yield Broken(f"{lines} lines, at most {limit_lines}", change.numbers.get("todo") or "make it shorter first")
     if limit_bytes and size > limit_bytes and size >= len(old.encode("utf-8", "replace")):
         yield Broken(f"{size} bytes, at most {limit_bytes}", "make it shorter first")
 
@@ -151,4 +132,8 @@ RULES: Final[dict[str, Rule]] = {
     "no-secrets": no_secrets,
     "differ": differ,
     "valid-schema": valid_schema,
+    "one-hunk": prose.one_hunk,
+    "max-added-lines": prose.max_added_lines,
+    "plain-copy": prose.plain_copy,
+    "write-once": prose.write_once,
 }

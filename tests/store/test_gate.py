@@ -70,7 +70,7 @@ def test_a_kind_may_do_what_the_policy_says_and_nothing_else() -> None:
     assert refusals("human", Replace("skills/a/overlay.md", "x", ABSENT)) == []
     (one,) = refusals("regen", Replace("skills/a/overlay.md", "x", ABSENT))
     assert one.rule == "kind"
-    assert one.todo == "An overlay changes only by an edit that a person has seen and approved."
+    assert one.todo.startswith("An overlay changes only by an edit that a person has seen and approved.")
     assert refusals("tune", Replace("state/log/quarantine.ndjson", "x", ABSENT))[0].rule == "kind"
     assert refusals("feedback", Delete("state/log/quarantine.ndjson", "x"))[0].rule == "kind"
     (unknown,) = refusals("mischief", Replace("skills/a/overlay.md", "x", ABSENT))
@@ -235,6 +235,25 @@ CASES: dict[str, list[tuple[str | None, str, dict[str, Any], bool]]] = {
         (None, '{"type": "thing"}', {}, False),
         (None, "{", {}, False),
     ],
+    "one-hunk": [
+        (None, "a\nb\n", {}, True),
+        ("a\nb\nc\nd\n", "a\nX\nY\nd\n", {}, True),
+        ("a\n\nb\n", "x\n\ny\n", {}, True),  # a blank line between two does not make two places
+        ("a\nb\nc\n", "X\nb\nY\n", {}, False),
+    ],
+    "max-added-lines": [
+        ("a\n", "a\nb\nc\n", {"max": 2}, True),
+        ("a\nb\nc\nd\n", "a\n", {"max": 0}, True),
+        ("a", "a\nb\n", {"max": 1}, True),
+        ("a\nb\n", "a\r\nb\r\n", {"max": 1}, False),
+        ("a\n", "a\nb\nc\n", {"max": 1}, False),
+    ],
+    "plain-copy": [
+        (None, "Say it plainly, as the API does.\n", {}, True),
+        (None, "NEVER hedge\n", {}, False),
+        ("NEVER hedge\n", "NEVER hedge\nmore\n", {}, True),
+    ],
+    "write-once": [(None, "{}", {}, True), ("{}", "{}", {}, False)],
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The tune loop: reactions, proposals, approvals."""
