@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, bool]] = {
     "show": ("history", "One lesson: message, diff and rows.", True),
     "why": ("history", "From a learned line back to its cause.", True),
     "undo": ("history", "Take a lesson back.", True),
+    "tune": ("tune", "Propose one small edit after a reaction.", True),
     "verify": ("verify", "Prove that every write in history passed the gate of its day.", True),
     "drain": ("loader", "Work in the logged gaps now.", True),
     "doctor": ("doctor", "Check the machine, the workspace and the hooks.", True),

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from harness.clients import context, duty, forks
+from harness.clients import context, duty, forks, proposals
 from harness.clients.runtime import Runtime, now_text
 
 TYPE_CHECKING = False  # importing typing would cost each hook half the start of a bare interpreter
@@ -66,6 +66,9 @@ def _skill_used(payload: Payload, place: Runtime, name: str, via: str, *, agent:
         tool_use_id=payload.get("tool_use_id"),
         **{key: skill.get(key) for key in ("base_sha256", "overlay_sha256", "loader_sha256")},
     )
+    if agent is None:
+        used = folder or name.rpartition(":")[2]
+        proposals.used(place, session, used, payload.get("prompt_id"), _text(payload, "command_args"))
     if folder is None:
         return _context(event, [_untold(payload, place)])
     path = duty.log_path(place)
@@ -127,8 +130,9 @@ def user_prompt_submit(payload: Payload, place: Runtime) -> Answer:
     digest = hashlib.sha256(prompt.encode("utf-8")).hexdigest()
     row = json.dumps({"id": payload.get("prompt_id"), "sha256": digest, "ts": now_text()})
     place.append(place.marker(session, "prompts"), row)
-    untold = _untold(payload, place)
-    parts, left_out, room = [untold], [], context.LIMIT - context.width(untold) - 400
+    told, message = proposals.answer(payload, place, prompt)
+    first = "\n\n".join(filter(None, [told, proposals.reaction(payload, place, prompt), _untold(payload, place)]))
+    parts, left_out, room = [first], [], context.LIMIT - context.width(first) - 400
     for folder in _named(prompt, place):
         skill = place.skill(folder)
         if skill is None or place.marked(session, f"given.{folder}") is not None:
@@ -143,7 +147,8 @@ def user_prompt_submit(payload: Payload, place: Runtime) -> Answer:
             room -= context.width(text) + 2
     if left_out:
         parts.append(f"Notes left out for length: {', '.join(left_out)}"[:390])
-    return _context("UserPromptSubmit", parts)
+    answer = _context("UserPromptSubmit", parts)
+    return {**(answer or {}), "systemMessage": message} if message else answer
 
 
 def _named(prompt: str, place: Runtime) -> list[str]:
@@ -171,6 +176,8 @@ def session_start(payload: Payload, place: Runtime) -> Answer:
     if source == "compact":
         for name in place.markers(session, "given."):
             os.unlink(place.marker(session, "given." + name))
+    if source == "resume" and place.marked(session, "ended") is not None:
+        os.unlink(place.marker(session, "ended"))
     notices = place.now.get("notices")
     shown = [notice for notice in notices if isinstance(notice, dict)] if isinstance(notices, list) else []
     learned = sorted(folder for folder, skill in place.skills.items() if skill.get("loader") or skill.get("overlay"))
@@ -206,9 +213,11 @@ def stop(payload: Payload, place: Runtime) -> Answer:
     """A turn has ended: note the feedback in the last message, start the work behind it, and return."""
     duty.note_message(payload, place)
     asked = duty.ask(payload, place)
-    if asked is None:
-        _spawn_after_turn(place)
-    return asked
+    if asked is not None:
+        return asked
+    _spawn_after_turn(place)
+    shown = proposals.show(payload, place)
+    return {"systemMessage": shown} if shown else None
 
 
 def subagent_stop(payload: Payload, place: Runtime) -> Answer:
@@ -221,6 +230,7 @@ def subagent_stop(payload: Payload, place: Runtime) -> Answer:
 
 def session_end(payload: Payload, place: Runtime) -> Answer:
     """The session is over: start the drain, in case Stop never came. The client allows 1.5 s here."""
+    place.mark(_text(payload, "session_id"), "ended")
     place.spawn("drain")
     return None
 

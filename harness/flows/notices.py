@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from harness.flows.ledgers import rows
+from harness.flows.tune import exported
 from harness.loader import feedback, queue
 from harness.skills import find
 from harness.store import deferred, snapshot
@@ -45,6 +47,9 @@ def notices(store: Store) -> dict[str, Any]:
                     "text": f"regenerating the loader of {entry.skill} failed ({entry.error}); see `harness regen status`",
                 }
             )
+    for path in sorted((store.runtime / "forged").glob("*.json")):
+        why = json.loads(path.read_bytes()).get("why", "")
+        told.append({"id": f"forged-{path.stem}", "text": f"an edit was taken back: {why}"})
     waiting = list(deferred.waiting(store.runtime))
     if waiting:
         told.append(
@@ -56,6 +61,7 @@ def notices(store: Store) -> dict[str, Any]:
     return {
         "notices": told,
         "quarantine": _unread(store),
+        "proposals": exported(store),
         "open": any(entry.state in ("open", "running") for entry in entries.values()),
         "skills": _names(store),
     }

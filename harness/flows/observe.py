@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from harness import redact
 from harness.clients import edits, spool
+from harness.flows import answers
 from harness.flows.notices import announce
 from harness.ids import stable_ulid, ulid
 from harness.loader import feedback, log, queue
@@ -53,6 +54,7 @@ class Observed:
     feedback: int = 0
     fixes: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
     deferred: str = ""
 
     def line(self) -> str:
@@ -62,6 +64,7 @@ class Observed:
             (self.feedback, "feedback line"),
             (len(self.fixes), "inline fix"),
             (len(self.quarantined), "unreadable line"),
+            (len(self.answers), "answer"),
         ]
         told = [f"{n} {name}{'' if n == 1 else 'es' if name.endswith('x') else 's'}" for n, name in parts if n]
         return ", ".join(told) + (f" (deferred: {self.deferred})" if self.deferred else "")
@@ -73,13 +76,22 @@ def observe(store: Store, env: Mapping[str, str]) -> Observed:
         store.catch_up()
         taken = spool.take(store.workspace.spool)
         work = _Pass(store, env)
+        answers_noted: list[spool.Event] = []
         for event in taken:
-            work.event(event)
+            if isinstance(event, spool.Event) and event.kind == "tune":
+                answers_noted.append(event)
+            else:
+                work.event(event)
         work.read_logs()
         work.take_up()
         point("observe-read")
         work.commit()
         point("observe-committed")
+        if not work.out.deferred and answers_noted:
+            try:
+                work.out.answers = answers.take(store, answers_noted, env)
+            except Deferred as reason:
+                work.out.deferred = reason.why
         if not work.out.deferred:
             taken.done()
             work.remember_skills()

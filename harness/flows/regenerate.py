@@ -6,21 +6,18 @@ counted.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from harness import dispatch, redact
 from harness.flows.backlog import all_gaps, gaps_of, queue_row
 from harness.flows.ledgers import rows
 from harness.flows.observe import QUEUE
+from harness.flows.origin import base_of, origin
 from harness.loader import brief, document, feedback, queue, reply
-from harness.skills import find
-from harness.store import files
 from harness.store.commit import Store
 from harness.store.errors import GateRefused, Stale
 from harness.store.faults import point
@@ -146,7 +143,7 @@ class Regeneration:
     def _by_model(self, old: bytes | None, gaps: list[dict[str, Any]]) -> str:
         footer = footer_of(self.store, self.skill)
         current = _text(old) or document.new_loader(self.skill, footer)
-        base = _text(self.store.tree.read(f"skills/{self.skill}/SKILL.md")) or self._foreign_base()
+        base = _text(base_of(self.store, self.skill, self.env))
         overlay = _text(self.store.tree.read(f"skills/{self.skill}/overlay.md"))
         prompt = brief.brief(self.skill, base, current, gaps, overlay, footer, reply.LIMITS)
         said = ""
@@ -165,13 +162,6 @@ class Regeneration:
             said = brief.again(refusals)
         raise _Refused("the reply was refused twice: " + "; ".join(refusals))
 
-    def _foreign_base(self) -> str:
-        skills = find.find_all(
-            self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env
-        )
-        found = next((s for s in reversed(skills) if s.folder == self.skill), None)
-        return _text(files.read(found.path / "SKILL.md")) if found else ""
-
     def _land(self, old: bytes | None, text: str, gaps: list[dict[str, Any]], *, model: bool) -> None:
         ids = [row["id"] for row in gaps]
         count = f"{len(ids)} gap{'' if len(ids) == 1 else 's'}"
@@ -180,7 +170,7 @@ class Regeneration:
         row = self._queue_row("done", feedback=ids, reason="regenerated" if model else "folded")
         row["areas"] = sorted({queue.area(gap["text"]) for gap in gaps})
         writes: list[Write] = [Replace(self.path, text, sha256(old) if old is not None else ABSENT), Append(QUEUE, row)]
-        writes += self._origin()
+        writes += origin(self.store, self.skill, self.env)
         sessions = sorted({str(gap["session"]) for gap in gaps if gap.get("session")})
         trailers = {
             "Skill": self.skill,
@@ -192,25 +182,6 @@ class Regeneration:
         landed = self.store.commit(Tick("regen", subject, writes, trailers, body))
         self.out.regenerated[self.skill] = (landed.commit or "")[:10]
         self.say(f"{self.skill}: {summary} ({(landed.commit or '')[:10]})")
-
-    def _origin(self) -> list[Write]:
-        """Where the base lives, noted with the first lesson of a skill whose base comes from another source."""
-        place = f"skills/{self.skill}/origin.json"
-        if self.store.tree.read(place) is not None or self.store.tree.read(f"skills/{self.skill}/SKILL.md") is not None:
-            return []
-        skills = find.find_all(
-            self.store.workspace.root, self.store.workspace.project, Path(self.env.get("HOME") or "/"), self.env
-        )
-        found = next((s for s in reversed(skills) if s.folder == self.skill), None)
-        if found is None:
-            return []
-        base = files.read(found.path / "SKILL.md")
-        value = {
-            "source": found.source,
-            "path": str(found.path),
-            "base_sha256": sha256(base) if base is not None else None,
-        }
-        return [Replace(place, json.dumps(value, indent=1) + "\n", ABSENT)]
 
     def _cost(self) -> dict[str, str]:
         preset = {"Preset": self.settings["dispatch"]["preset"]}

@@ -183,7 +183,7 @@ def _prompts(cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         if session in seen:
             continue
         seen.add(session)
-        path = _transcript(session, env)
+        path = transcript_of(session, env)
         said = _prompt_before(path, needle) if path else None
         yield {
             "session": session,
@@ -192,7 +192,8 @@ def _prompts(cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         }
 
 
-def _transcript(session: str, env: Mapping[str, str]) -> Path | None:
+def transcript_of(session: str, env: Mapping[str, str]) -> Path | None:
+    """The transcript of a session on this machine, or None."""
     if not re.fullmatch(r"[\w-]{8,64}", session):
         return None
     home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or "/", ".claude"))

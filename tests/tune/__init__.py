@@ -1,1 +1,0 @@
-"""The tune loop: reactions, proposals, approvals."""
