@@ -45,7 +45,11 @@ def _untold(payload: Payload, place: Runtime) -> str:
         mine = isinstance(notice, dict) and notice.get("session") in (None, "", payload.get("session_id"))
         if mine and len(lines) < 4 and place.tell_once(str(notice.get("id"))):
             lines.append(context.notice_text({"text": notice.get("text")}))
-    return "harness could not read these feedback lines:\n" + "\n".join(lines) if lines else ""
+    told = "harness could not read these feedback lines:\n" + "\n".join(lines) if lines else ""
+    behind = place.now.get("behind")
+    news = [context.notice_text({"text": one.get("text")}) for one in (behind if isinstance(behind, list) else [])
+            if isinstance(one, dict) and place.tell_once(str(one.get("id")))]  # fmt: skip
+    return "\n".join(filter(None, [told, "\n".join(["harness notices:", *news]) if news else ""]))
 
 
 # -- a skill is used ---------------------------------------------------------------------------------------------------

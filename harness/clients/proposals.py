@@ -64,6 +64,7 @@ def show(payload: Payload, place: Runtime) -> str:
     for one in _open(place, session):
         identity = str(one.get("id"))
         mark = {"pid": place.env.get("CLAUDE_PID"), "diff": one.get("diff_sha256"), "turn": turn}
+        mark["transcript"] = payload.get("transcript_path")
         if place.mark(session, f"shown.{identity}", json.dumps(mark)):
             texts.append(str(one.get("text")))
             ids.append(identity)
@@ -148,17 +149,18 @@ def _note(place: Runtime, payload: Payload, act: str, one: dict[str, Any], promp
     import hashlib
 
     session, identity = str(payload.get("session_id") or ""), str(one.get("id"))
+    mark = _loads(place.marked(session, f"shown.{identity}"))
     place.note(
         "tune",
         act=act,
         name=f"{act} {identity}",
         proposal=identity,
-        diff_sha256=_loads(place.marked(session, f"shown.{identity}")).get("diff"),
+        diff_sha256=mark.get("diff"),
         session=session,
         turn=payload.get("prompt_id"),
         words=prompt.strip()[:200],
         prompt_sha256=hashlib.sha256(prompt.encode("utf-8")).hexdigest(),
-        transcript=payload.get("transcript_path"),
+        transcript=mark.get("transcript"),
     )
     place.mark(session, f"done.{identity}", act)
 
@@ -197,19 +199,21 @@ def forged(payload: Payload, place: Runtime, one: dict[str, Any]) -> str:
         return "the hook was not started by the client"
     if mark.get("diff") != one.get("diff_sha256"):
         return "another diff was shown"
-    if _tool_at_work(str(payload.get("transcript_path") or "")):
+    # The path that was noted when the diff was shown: what a forger's own payload names proves nothing.
+    if _tool_at_work(str(mark.get("transcript") or "")):
         return "a tool call of the agent is at work"
     return ""
 
 
 def _tool_at_work(transcript: str) -> bool:
-    """Whether the end of a transcript has a tool call without its result: then it is the agent's turn, not the user's."""
+    """Whether the end of a transcript has a tool call without its result: then it is the agent's turn, not the user's.
+    A transcript that can't be read counts as one."""
     try:
         with open(transcript, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             tail = file.read()
     except OSError:
-        return False
+        return True
     calls: dict[str, bool] = {}
     for line in tail.split(b"\n"):
         if b'"tool_use' not in line and b'"tool_result"' not in line:

@@ -12,12 +12,14 @@ from harness.flows.ledgers import rows
 from harness.flows.tune import exported
 from harness.loader import feedback, queue
 from harness.skills import find
-from harness.store import deferred, snapshot
+from harness.store import deferred, files, snapshot
 from harness.store.commit import Store
+from harness.store.tick import sha256
 
 _QUARANTINE: Final = "state/log/quarantine.ndjson"
 _QUEUE: Final = "state/regen/queue.ndjson"
 _TOLD_DAYS: Final = 1
+_GATED: Final = ("/SKILL.md", "/AGENTS.md", "/overlay.md", "/MEMBER.md")
 
 
 def announce(store: Store) -> None:
@@ -62,6 +64,7 @@ def notices(store: Store) -> dict[str, Any]:
         "notices": told,
         "quarantine": _unread(store),
         "proposals": exported(store),
+        "behind": _behind(store),
         "open": any(entry.state in ("open", "running") for entry in entries.values()),
         "skills": _names(store),
     }
@@ -81,6 +84,20 @@ def _unread(store: Store) -> list[dict[str, Any]]:
         }
         for row in new
     ]
+
+
+def _behind(store: Store) -> list[dict[str, Any]]:
+    """Files of skills and members that somebody changed on disk behind the gate: agents are told once that this does nothing."""
+    out = store.git.text("status", "--porcelain", "-z", "-uall", "--no-renames", "--", "skills", "team")
+    told = []
+    for path in sorted(item[3:] for item in out.split("\0") if item[3:].endswith(_GATED)):
+        data = files.read(store.workspace.root / path) or b""
+        text = (
+            f"{path} was changed on disk behind the gate. That has no effect until a person commits it: overlays change"
+        )
+        text += " only by a proposal that the user approves"
+        told.append({"id": f"behind-{sha256(path.encode() + data)[:16]}", "text": text})
+    return told[:4]
 
 
 def _names(store: Store) -> dict[str, Any]:
