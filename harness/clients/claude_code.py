@@ -219,6 +219,7 @@ def stop(payload: Payload, place: Runtime) -> Answer:
     asked = duty.ask(payload, place)
     if asked is not None:
         return asked
+    proposals.output(payload, place)
     _spawn_after_turn(place)
     shown = proposals.show(payload, place)
     return {"systemMessage": shown} if shown else None

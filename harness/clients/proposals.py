@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROMPTS = 3
 APPLY_SECONDS = 8.0
 TAIL_BYTES = 256 * 1024
+MAX_OUTPUT = 200_000
 OWN = frozenset(("tune", "feedback", "distill"))
 """Skills that serve harness itself: what is said after them is no reaction to an output."""
 _OWN_QUESTION = re.compile(r"\b(apply|approve|accept|proposal|edit|overlay)\b", re.I)
@@ -228,6 +229,25 @@ def _tool_at_work(transcript: str) -> bool:
             elif isinstance(block, dict) and block.get("type") == "tool_result":
                 calls[str(block.get("tool_use_id"))] = False
     return bool(calls) and list(calls.values())[-1]
+
+
+# -- outputs -----------------------------------------------------------------------------------------------------------
+
+
+def output(payload: Payload, place: Runtime) -> None:
+    """Note the output of a skill that was used in this turn, when lessons have promised something of it."""
+    session, turn = str(payload.get("session_id") or ""), payload.get("prompt_id")
+    checks = place.now.get("checks")
+    if not isinstance(checks, dict) or not checks:
+        return
+    last = _loads(place.marked(session, "last"))
+    if last.get("turn") != turn or last.get("skill") not in checks:
+        return
+    text = str(payload.get("last_assistant_message") or "")[:MAX_OUTPUT]
+    transcript = payload.get("transcript_path")
+    place.note(
+        "output", name=last["skill"], skill=last["skill"], session=session, turn=turn, text=text, transcript=transcript
+    )
 
 
 # -- reactions ---------------------------------------------------------------------------------------------------------

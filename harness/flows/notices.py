@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.flows.ledgers import rows
+from harness.flows.predictions import to_check
 from harness.flows.tune import exported
 from harness.loader import feedback, queue
 from harness.skills import find
@@ -64,6 +65,7 @@ def notices(store: Store) -> dict[str, Any]:
         "notices": told,
         "quarantine": _unread(store),
         "proposals": exported(store),
+        "checks": to_check(store),
         "behind": _behind(store),
         "open": any(entry.state in ("open", "running") for entry in entries.values()),
         "skills": _names(store),

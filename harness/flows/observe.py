@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from harness import redact
 from harness.clients import edits, spool
-from harness.flows import answers
+from harness.flows import answers, predictions
 from harness.flows.notices import announce
 from harness.ids import stable_ulid, ulid
 from harness.loader import feedback, log, queue
@@ -55,6 +55,7 @@ class Observed:
     fixes: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
+    checks: int = 0
     deferred: str = ""
 
     def line(self) -> str:
@@ -65,6 +66,7 @@ class Observed:
             (len(self.fixes), "inline fix"),
             (len(self.quarantined), "unreadable line"),
             (len(self.answers), "answer"),
+            (self.checks, "checked prediction"),
         ]
         told = [f"{n} {name}{'' if n == 1 else 'es' if name.endswith('x') else 's'}" for n, name in parts if n]
         return ", ".join(told) + (f" (deferred: {self.deferred})" if self.deferred else "")
@@ -77,9 +79,12 @@ def observe(store: Store, env: Mapping[str, str]) -> Observed:
         taken = spool.take(store.workspace.spool)
         work = _Pass(store, env)
         answers_noted: list[spool.Event] = []
+        outputs: list[spool.Event] = []
         for event in taken:
             if isinstance(event, spool.Event) and event.kind == "tune":
                 answers_noted.append(event)
+            elif isinstance(event, spool.Event) and event.kind == "output":
+                outputs.append(event)
             else:
                 work.event(event)
         work.read_logs()
@@ -87,8 +92,9 @@ def observe(store: Store, env: Mapping[str, str]) -> Observed:
         point("observe-read")
         work.commit()
         point("observe-committed")
-        if not work.out.deferred and answers_noted:
+        if not work.out.deferred and (answers_noted or outputs):
             try:
+                work.out.checks = predictions.take(store, outputs)
                 work.out.answers = answers.take(store, answers_noted, env)
             except Deferred as reason:
                 work.out.deferred = reason.why
