@@ -13,7 +13,7 @@ _CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ("gitlab-token", r"\bgl(?:pat|dt|rt|cbt|ptt|ft)-[A-Za-z0-9_-]{20,}"),
     ("api-key", r"\bsk-(?:ant-|proj-|svcacct-|live-|or-)?[A-Za-z0-9_-]{20,}"),
     ("stripe-key", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}\b"),
-    ("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("slack-token", r"\b(?:xox[abeoprs]|xapp-\d)-[A-Za-z0-9-]{10,}"),
     ("slack-webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}"),
     ("google-key", r"\bAIza[A-Za-z0-9_-]{35}\b"),
     ("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b"),
@@ -21,13 +21,23 @@ _CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ("huggingface-token", r"\bhf_[A-Za-z0-9]{30,}\b"),
     ("sendgrid-key", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
     ("twilio-key", r"\bSK[0-9a-f]{32}\b"),
-    ("jwt", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
-    ("url-credentials", r"(?<=://)[^\s/:@'\"]{1,100}:[^\s/@'\"]{3,200}(?=@)"),
+    ("service-token",
+     r"\b(?:dop_v1_[0-9a-f]{64}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|hv[sb]\.[A-Za-z0-9_-]{24,}|lin_api_[A-Za-z0-9]{32,}"
+     r"|glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|sq0(?:csp|atp)-[A-Za-z0-9_-]{22,}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|dapi[0-9a-f]{32}"
+     r"|ATATT3[A-Za-z0-9_=-]{50,}|AGE-SECRET-KEY-1[A-Z0-9]{50,}|figd_[A-Za-z0-9_-]{40,}|sbp_[0-9a-f]{40}|ntn_[A-Za-z0-9]{40,})"),
+    ("telegram-token", r"\b\d{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+    ("mailchimp-key", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
+    ("azure-key", r"(?<=AccountKey=)[A-Za-z0-9+/]{40,}={0,2}"),
+    ("npm-auth", r"(?<=_authToken=)[^\s'\"${}]{20,}"),
+    # Not behind a character of its own alphabet: a run of beginnings would be read again from each.
+    ("jwt", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    ("url-credentials", r"(?<=://)[^\s/:@'\"<>{}$]{1,100}:[^\s/@'\"<>{}$]{3,200}(?=@)"),
     ("bearer-token", r"(?i:(?<=\bbearer )|(?<=\bauthorization: basic ))[A-Za-z0-9._~+/=-]{20,}"),
     # An assignment needs a value that is no plain word or placeholder: at least 12 characters with a digit among them.
     ("assigned-secret",
-     r"(?i:\b[\w.-]{0,40}(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|private[_-]?key)['\"]?\s{0,3}[:=]\s{0,3}['\"]?)"
-     r"(?P<value>(?=[^\s'\"]*\d)[^\s'\"<>{}$,;]{12,})"),
+     r"(?i:\b[\w.-]{0,40}(?:password|passwd|secret(?:[_-]?access[_-]?key)?|api[_-]?key|access[_-]?token|"
+     r"auth[_-]?token|private[_-]?key)['\"]?(?:\s{0,3}[:=]\s{0,3}['\"]?| is ['\"]))"
+     r"(?P<value>(?=[^\s'\"]{0,200}\d)[^\s'\"<>{}$,;]{12,})"),
 )  # fmt: skip
 
 # Every secret of a class holds one of these: most texts hold none, and looking for them is quick. Those of a pattern that
@@ -39,7 +49,7 @@ _MARKS: Final[dict[str, tuple[str, ...]]] = {
     "gitlab-token": ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-"),
     "api-key": ("sk-",),
     "stripe-key": ("k_live_", "k_test_"),
-    "slack-token": ("xox",),
+    "slack-token": ("xox", "xapp-"),
     "slack-webhook": ("hooks.slack.com",),
     "google-key": ("AIza",),
     "npm-token": ("npm_",),
@@ -47,6 +57,30 @@ _MARKS: Final[dict[str, tuple[str, ...]]] = {
     "huggingface-token": ("hf_",),
     "sendgrid-key": ("SG.",),
     "twilio-key": ("SK",),
+    "service-token": (
+        "dop_v1_",
+        "shpat_",
+        "shpca_",
+        "shppa_",
+        "shpss_",
+        "hvs.",
+        "hvb.",
+        "lin_api_",
+        "glsa_",
+        "sq0csp-",
+        "sq0atp-",
+        "PMAK-",
+        "dapi",
+        "ATATT3",
+        "AGE-SECRET-KEY-1",
+        "figd_",
+        "sbp_",
+        "ntn_",
+    ),
+    "telegram-token": (":AA",),
+    "mailchimp-key": ("-us",),
+    "azure-key": ("AccountKey=",),
+    "npm-auth": ("_authToken=",),
     "jwt": (".eyJ",),
     "url-credentials": ("://",),
 }

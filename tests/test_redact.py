@@ -27,12 +27,17 @@ SECRETS = {
     "huggingface-token": "hf_" + "a1B2" * 9,
     "sendgrid-key": "SG." + "a1B2" * 5 + "." + "c3D4" * 10,
     "twilio-key": "SK" + "0123456789abcdef" * 2,
+    "service-token": "dop_" + "v1_" + "0123456789abcdef" * 4,
+    "telegram-token": "123456789:" + "AA" + "a1B2c3D4" * 4,
+    "mailchimp-key": "0123456789abcdef" * 2 + "-us12",
     "jwt": "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjM0In0" + ".abcdefghijk_-123",
     "private-key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE\nabc\n-----END RSA " + "PRIVATE KEY-----",
 }
 IN_CONTEXT = {
     "url-credentials": ("postgres://", "ada:s3cr3tpw", "@db.example/x"),
     "bearer-token": ("Authorization: Bearer ", "abcDEF123456" * 2, " next"),
+    "azure-key": ("AccountKey=", "a1B2" * 20 + "==", ";"),
+    "npm-auth": ("npm:_authToken=", "abcdefab-cdef-abcd-efab", " "),
     "assigned-secret": ('DB_PASSWORD="', "hunter2hunter2", '"'),
 }
 
