@@ -395,6 +395,17 @@ def _from(document: Mapping[str, Any]) -> Proposal:
     )  # fmt: skip
 
 
+def request_of(document: Mapping[str, Any]) -> Request:
+    """The request that a proposal was made from, to propose it again with another edit."""
+    made = _from(document)
+    return Request(
+        name=made.skill, reward=made.reward, reaction=made.reaction, diagnosis=made.diagnosis, expected=made.expected,
+        edit=made.edit, origin=made.origin, found_in=made.found_in, member=made.kind == "member",
+        evidence=tuple(made.evidence), session=made.session, turn=made.turn, signal=made.signal,
+        kind="" if made.kind == "member" else made.kind,
+    )  # fmt: skip
+
+
 def _trailers(document: Mapping[str, Any]) -> dict[str, str]:
     out = {"Skill": document["skill"], "Proposal": document["id"]}
     out |= {"Session": document["session"]} if document["session"] else {}

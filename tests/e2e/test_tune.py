@@ -16,8 +16,8 @@ import pytest
 
 from tests.cli.conftest import make_project
 from tests.e2e.conftest import CLAUDE, bash, tool
-from tests.e2e.terminal import Terminal
 from tests.fixtures.fake_model import FakeModel
+from tests.terminal import Terminal
 
 TOP = Path(__file__).resolve().parents[2]
 OVERLAY = "skills/aeo/overlay.md"

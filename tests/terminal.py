@@ -20,27 +20,51 @@ ENTER = "\r"
 
 
 class Terminal:
-    """``argv`` at work in a terminal of its own; leave the block to end it."""
+    """``argv`` at work in a terminal of its own; leave the block to end it.
+
+    The program is no descendant of the tests (its parent is process 1): who runs the tests must not count as its user.
+    """
 
     def __init__(self, argv: list[str], cwd: Path, env: dict[str, str], columns: int = 150, rows: int = 120) -> None:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._lock = threading.Lock()
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.execve(argv[0], argv, {**env, "TERM": "xterm-256color"})  # noqa: S606 (no shell is the point)
-        ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._fd, worker = pty.openpty()
+        ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        pids, told = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            try:
+                os.setsid()
+                child = os.fork()
+                if child:
+                    os.write(told, str(child).encode())
+                    os._exit(0)
+                os.setsid()
+                ioctl(worker, termios.TIOCSCTTY, 0)
+                for handle in (0, 1, 2):
+                    os.dup2(worker, handle)
+                os.closerange(3, 256)
+                os.chdir(cwd)
+                os.execve(argv[0], argv, {**env, "TERM": "xterm-256color"})  # noqa: S606 (no shell is the point)
+            finally:
+                os._exit(127)
+        os.waitpid(middle, 0)
+        os.close(worker)
+        os.close(told)
+        self.pid = int(os.read(pids, 20))
+        os.close(pids)
+        self.ended = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         while True:
             try:
                 data = os.read(self._fd, 65536)
-            except OSError:
-                return
+            except OSError:  # the last process of the terminal has gone
+                data = b""
             if not data:
+                self.ended.set()
                 return
             with self._lock:
                 self._stream.feed(data)
@@ -73,6 +97,11 @@ class Terminal:
         time.sleep(0.15)
         self.press(ENTER)
 
+    def end(self, seconds: float = 30.0) -> str:
+        """Wait until the program has ended by itself, and return the last screen."""
+        assert self.ended.wait(seconds), self.text.strip()
+        return self.text
+
     def __enter__(self) -> Terminal:
         return self
 
@@ -84,12 +113,6 @@ class Terminal:
                 os.kill(self.pid, number)
             except ProcessLookupError:
                 break
-            until = time.monotonic() + 5
-            while time.monotonic() < until:
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
-                    break
-                time.sleep(0.05)
-            else:
-                continue
-            break
+            if self.ended.wait(5):
+                break
         os.close(self._fd)
