@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str, bool]] = {
     "feedback": ("loader", "Log what a skill's loader was missing.", False),
     "regen": ("loader", "The regeneration queue and its terms.", False),
     "observe": ("loader", "Take in what hooks and agents left; no model.", False),
+    "sessions": ("sessions", "List, read and check agents' sessions.", False),
     "export": ("export", "Records that may leave the workspace, without personal data.", False),
     "gate": ("gate", "Judge staged changes by the policy (git's pre-commit hook).", False),
     "demo": ("demo", "Play the loop in a scratch project, in a few seconds.", False),

@@ -1,0 +1,1 @@
+"""Sessions: what agents' clients wrote about a conversation, read without loss, shown in pages."""

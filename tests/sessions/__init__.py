@@ -1,0 +1,1 @@
+"""Sessions: every broken line counted, every turn shown once."""
