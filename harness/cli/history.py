@@ -53,24 +53,39 @@ def log_command(
         return
     count = 0
     with Store(workspace(ctx)) as store:
+        held = _held(store)
         for entry in history.entries(store.git, since=since):
-            wanted = entry.kind == kind if kind else everything or entry.kind in history.LESSONS
+            wanted = entry.kind == kind if kind else everything or entry.is_lesson
             if not wanted or (skill and entry.trailers.get("Skill") != skill):
                 continue
             count += 1
             if as_json:
-                print_json(entry.as_dict())
+                kept = held.get(entry.trailers.get("Proposal", ""))
+                print_json(
+                    entry.as_dict() | ({"predictions": kept} if kept and "Approved-By" in entry.trailers else {})
+                )
             else:
-                click.echo(_line(entry))
+                click.echo(_line(entry, held))
             if limit and count >= limit:
                 return
     if not count and not as_json:
         click.echo("No lessons yet." if not (everything or kind or skill or since) else "Nothing matches.", err=True)
 
 
-def _line(entry: history.Entry) -> str:
+def _held(store: Store) -> dict[str, list[bool]]:
+    """The checks of each proposal's prediction, in order."""
+    found: dict[str, list[bool]] = {}
+    for row in store.rows("state/log/predictions.ndjson"):
+        if isinstance(row, dict):
+            found.setdefault(str(row["proposal"]), []).append(bool(row["held"]))
+    return found
+
+
+def _line(entry: history.Entry, held: dict[str, list[bool]]) -> str:
+    checks = held.get(entry.trailers.get("Proposal", ""), []) if "Approved-By" in entry.trailers else []
+    standing = f"  [held {sum(checks)} of {len(checks)}]" if checks else ""
     by = "" if entry.kind else f"  (by hand: {entry.author})"
-    return f"{click.style(entry.short, fg='yellow')}  {ago(entry.ts):>6}  {shown(entry.subject)}{by}"
+    return f"{click.style(entry.short, fg='yellow')}  {ago(entry.ts):>6}  {shown(entry.subject)}{standing}{by}"
 
 
 @click.command("show")
@@ -106,8 +121,14 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         colour = sys.stdout.isatty() and not as_json
         diff = history.diff(store.git, entry.commit, colour=colour)
         cause = behind(store, entry, os.environ)
+        standing = None
+        if "Approved-By" in entry.trailers:
+            from harness.flows.predictions import lessons
+
+            standing = next((one for one in lessons(store) if one.commit == entry.commit), None)
     if as_json:
-        evidence = {"evidence": cause.rows, "prompts": cause.prompts, "undone_by": cause.undone_by}
+        evidence: dict[str, object] = {"evidence": cause.rows, "prompts": cause.prompts, "undone_by": cause.undone_by}
+        evidence |= {"prediction": standing.as_dict()} if standing else {}
         print_json({**entry.as_dict(), **evidence, "rows": _rows(diff), "diff": diff})
         return
     click.echo(click.style(entry.subject, bold=True))
@@ -118,6 +139,10 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
     table([(key, shown(value)) for key, value in entry.trailers.items()])
     if cause.undone_by:
         click.echo(f"  undone by {cause.undone_by}")
+    if standing:
+        click.echo(
+            f"  its prediction: {standing.state}; {standing.held} of {standing.checked} outputs kept it, {standing.runs} uses since"
+        )
     if cause.rows:
         click.echo(f"\n{click.style('behind it', bold=True)}")
         _evidence(cause)
@@ -128,9 +153,11 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
 def _evidence(cause: Cause) -> None:
     """Print the rows behind a tick, their words, and what the user had said."""
     for row in cause.rows:
-        words = row.get("text") or row.get("reason") or ""
+        words = row.get("text") or row.get("reaction") or row.get("reason") or ""
         claimed = ", claimed" if row.get("claimed_fixed") else ""
         ledger, tag = row["ledger"].rpartition("/")[2].partition(".")[0], row.get("tag", row.get("op", ""))
+        if "status" in row:
+            tag = f"{row['status']}, reward {row['reward']:+g}"
         click.echo(f"    {ledger} {row['id']}  {row['ts']}  [{tag}{claimed}]")
         click.echo(f"      “{shown(str(words))}”" + (f"  ({row['line']})" if row.get("line") else ""))
     for one in cause.prompts:

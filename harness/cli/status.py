@@ -39,6 +39,9 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
     ]
     lines = [text.format(s="" if n == 1 else "s") for n, text in waits if n]
     counts = [str(n) for n, _ in waits if n]
+    if state["proposals"]:
+        counts.append(str(len(state["proposals"])))
+        lines.append(f"proposed edit{'' if len(state['proposals']) == 1 else 's'} for your yes: harness review")
     if state["open_queue"]:
         counts.append("")
         lines.append("the regeneration queue has work: harness regen status")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from harness.flows import answers
+from harness.flows import answers, kept
 from harness.flows.backlog import due, enqueue_from_evals
 from harness.flows.notices import announce
 from harness.flows.observe import Observed, observe
@@ -52,6 +52,7 @@ def _round(store: Store, env: Mapping[str, str], say: Say, approve: Approve | No
         out.observed.append(sentence)
         say(sentence)
     answers.settle_reactions(store)
+    kept.settle(store, env)
     enqueue_from_evals(store)
     budget = store.settings["drain"]["budget"]
     until, left = time.monotonic() + budget["seconds"], budget["regens"]

@@ -244,7 +244,7 @@ def _trial(
         "score_after": verdict.after, "margin": terms.margin, "reason": redact.scrub(verdict.reason)[:500],
     }  # fmt: skip
     cards = f"skills/{skill}/scorecards.jsonl"
-    trailers = {"Skill": skill, "Evidence": f"{cards} {row['id']}"}
+    trailers = {"Skill": skill, "Evidence": f"{cards} {row['id']}", "Kept": "yes" if verdict.kept else "no"}
     summary = f"{'kept' if verdict.kept else 'not kept'}: {verdict.reason}"[:150]
     body = "\n".join(f"- {one}" for one in out.done)
     kept: list[Write] = writes if verdict.kept else []

@@ -50,6 +50,15 @@ def notices(store: Store) -> dict[str, Any]:
                     "text": f"regenerating the loader of {entry.skill} failed ({entry.error}); see `harness regen status`",
                 }
             )
+    waits = exported(store)
+    if waits:
+        ids = ", ".join(f"{one['short']} ({one['skill']})" for one in waits[:5])
+        told.append(
+            {
+                "id": f"proposals-{waits[-1]['id']}",
+                "text": f"{len(waits)} proposed edits wait for the user: {ids}; harness review",
+            }
+        )
     for path in sorted((store.runtime / "forged").glob("*.json")):
         why = json.loads(path.read_bytes()).get("why", "")
         told.append({"id": f"forged-{path.stem}", "text": f"an edit was taken back: {why}"})
@@ -64,7 +73,7 @@ def notices(store: Store) -> dict[str, Any]:
     return {
         "notices": told,
         "quarantine": _unread(store),
-        "proposals": exported(store),
+        "proposals": waits,
         "checks": to_check(store),
         "behind": _behind(store),
         "open": any(entry.state in ("open", "running") for entry in entries.values()),

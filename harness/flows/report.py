@@ -34,6 +34,7 @@ def status(workspace: Workspace) -> dict[str, Any]:
     out["unaccepted"] = now.get("unaccepted", {})
     out["notices"] = [n.get("text") for n in now.get("notices", [])]
     out["quarantine"] = [q.get("text") for q in now.get("quarantine", [])]
+    out["proposals"] = [{k: one.get(k) for k in ("id", "short", "skill")} for one in now.get("proposals", [])]
     out["open_queue"] = bool(now.get("open"))
     out["hook_errors"] = _tail(workspace.runtime / "hook-errors.log", 5)
     out["hook_times"] = hook_times(workspace)

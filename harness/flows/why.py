@@ -156,7 +156,8 @@ def _rows_behind(store: Store, entry: history.Entry) -> list[dict[str, Any]]:
     if not wanted:
         return []
     gone, found = undone(store), []
-    for ledger in _EVIDENCE:
+    cards = re.findall(r"(?:skills|team)/[^/\s]+/scorecards\.jsonl", entry.trailers.get("Evidence", ""))
+    for ledger in (*cards, *_EVIDENCE):
         for row in store.rows(ledger):
             if isinstance(row, dict) and row.get("id") in wanted:
                 found.append({"ledger": ledger, **row, **({"undone": True} if row["id"] in gone else {})})
@@ -179,12 +180,13 @@ def _prompts(cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         "Session", ""
     ).split()
     needle = next((str(row["text"]) for row in cause.rows if row.get("text")), "")
+    turn = next((str(row["turn"]) for row in cause.rows if row.get("turn")), cause.entry.trailers.get("Turn", ""))
     for session in sessions:
         if session in seen:
             continue
         seen.add(session)
         path = transcript_of(session, env)
-        said = _prompt_before(path, needle) if path else None
+        said = _prompt_before(path, needle, turn) if path else None
         yield {
             "session": session,
             "transcript": str(path) if path else "",
@@ -200,8 +202,9 @@ def transcript_of(session: str, env: Mapping[str, str]) -> Path | None:
     return next(iter(sorted((home / "projects").glob(f"*/{session}.jsonl"))), None)
 
 
-def _prompt_before(path: Path, needle: str) -> str | None:
-    """The user's last own prompt before the words ``needle`` appear in the transcript (of the whole, when they don't)."""
+def _prompt_before(path: Path, needle: str, turn: str = "") -> str | None:
+    """The user's own prompt of the turn with the id ``turn``; else the last one before the words ``needle`` appear in the
+    transcript (of the whole, when they don't)."""
     said: str | None = None
     quoted = json.dumps(needle)[1:-1]
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -226,4 +229,6 @@ def _prompt_before(path: Path, needle: str) -> str | None:
                 and not content.startswith("<task-notification>")
             ):
                 said = content
+                if turn and row.get("promptId") == turn:
+                    return said
     return said

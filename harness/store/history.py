@@ -39,6 +39,12 @@ class Entry:
         """The kind of tick, by its trailers."""
         return self.trailers.get("Kind") if "Tick" in self.trailers else None
 
+    @property
+    def is_lesson(self) -> bool:
+        """Whether it changed what is in force: a proposal, a row alone and a variant that was not kept did not."""
+        unapproved = self.kind in ("tune", "member", "consolidate") and "Approved-By" not in self.trailers
+        return self.kind in LESSONS and not unapproved and self.trailers.get("Kept") != "no"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of ``--json``."""
         return {"id": self.short, "commit": self.commit, "ts": self.ts, "kind": self.kind, "skill": self.trailers.get("Skill"),

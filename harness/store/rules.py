@@ -11,6 +11,8 @@ from harness.store import prose
 from harness.store.change import Broken, Change, Rule
 
 FOOTER: Final = re.compile(r"<!-- harness:footer -->.*?<!-- /harness:footer -->", re.S)
+PERSONAL: Final = frozenset({"mail", "phone", "card", "iban", "ip", "url-credentials", "home-path"})
+"""The classes of `harness.scrub` that no lesson holds; handles and names are words of many skills."""
 _HEADING: Final = re.compile(r"#{1,6} .*")
 
 
@@ -94,6 +96,17 @@ def no_secrets(change: Change) -> Iterator[Broken]:
                 )
 
 
+def no_personal_data(change: Change) -> Iterator[Broken]:
+    """No contact detail, account, address or home folder of a person in what the change adds."""
+    from harness import scrub
+
+    old = set((change.before or "").splitlines())
+    for number, line in enumerate(change.after.splitlines(), 1):
+        if line not in old:
+            for name in sorted(scrub.scrub(line).counts.keys() & PERSONAL):
+                yield Broken(f"personal data ({name})", "say it without naming a person", f"line {number}")
+
+
 def differ(change: Change) -> Iterator[Broken]:
     """The named fields of a row have different values (``after`` is the row's line)."""
     import json
@@ -130,6 +143,7 @@ RULES: Final[dict[str, Rule]] = {
     "footer-present": footer_present,
     "distilled-here": distilled_here,
     "no-secrets": no_secrets,
+    "no-personal-data": no_personal_data,
     "differ": differ,
     "valid-schema": valid_schema,
     "one-hunk": prose.one_hunk,

@@ -70,7 +70,7 @@ def test_t06_a_mended_line_says_so() -> None:
 def test_t09_a_session_that_is_being_written_is_not_damaged(tmp_path: Path) -> None:
     path = tmp_path / "T-09.jsonl"
     shutil.copy(case("T-09"), path)
-    session, account = session_and_account(path)
+    _, account = session_and_account(path)
     assert account.dropped == []
     assert account.incomplete
     assert account.incomplete.line == 4

@@ -253,6 +253,11 @@ CASES: dict[str, list[tuple[str | None, str, dict[str, Any], bool]]] = {
         (None, "NEVER hedge\n", {}, False),
         ("NEVER hedge\n", "NEVER hedge\nmore\n", {}, True),
     ],
+    "no-personal-data": [
+        (None, "Write to the desk, not to one person; use port 8080 and v1.2.3.4.\n", {}, True),
+        (None, "Send it to ada.lovelace@acme-corp.com first.\n", {}, False),
+        ("Ask ada.lovelace@acme-corp.com.\n", "Ask ada.lovelace@acme-corp.com.\nBe brief.\n", {}, True),
+    ],
     "write-once": [(None, "{}", {}, True), ("{}", "{}", {}, False)],
 }  # fmt: skip
 
