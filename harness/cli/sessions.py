@@ -89,7 +89,7 @@ def _facts(one: reader.Found) -> dict[str, Any]:
     written = datetime.fromtimestamp(one.mtime, UTC).isoformat(timespec="seconds")
     facts: dict[str, Any] = {
         "id": one.id,
-        "client": one.client,
+        "client": reader.reader(one.client).CLIENT,
         "path": str(one.path),
         "bytes": one.size,
         "written": written,

@@ -111,7 +111,7 @@ class _State:
         self.anchor: dict[str, Node | None] = {}  # uuid of a line -> the turn it leads to
         self.thread: dict[str, str] = {}  # uuid of a side line -> its thread
         self.replies: dict[str, Node] = {}  # message.id -> its turn
-        self.blocks: set[tuple[str, int]] = set()  # what a reply's blocks say, to know one that comes again
+        self.blocks: set[tuple[str, str, int]] = set()  # what a reply's blocks say, to know one that comes again
         self.prompts: dict[tuple[str, str, str], Node] = {}
         self.waiting: list[tuple[str, str, int, Node | None]] = []  # lines whose parent has not come
         self.line_of: dict[str, int] = {}
@@ -210,12 +210,16 @@ class _State:
         content = self._content(message, account)
         if content is None:
             return before
-        key = message.get("id") if isinstance(message.get("id"), str) else None
+        given = message.get("id")
+        key = f"{thread} {given}" if isinstance(given, str) else None
         turn = self.replies.get(key) if key else None
-        fresh = [b for b in content if not key or self._new(key, b)]
+        fresh = [b for b in content if not key or self._new(key, data.get("timestamp"), b)]
         if turn is not None and content and not fresh:
             duplicate(account, line)
             return turn
+        # An id that comes again somewhere else in the conversation is another reply: not every server's ids are unique.
+        if turn is not None and before is not turn and turn is not self.builder.last_turn(thread):
+            turn = None
         if turn is None:
             uuid = data.get("uuid")
             turn = self.builder.add(
@@ -228,16 +232,16 @@ class _State:
             self._block(block, turn, line, thread, account)
         return turn
 
-    def _new(self, key: str, block: Any) -> bool:
-        """Whether a reply says ``block`` for the first time; a call is known by its id."""
+    def _new(self, key: str, ts: Any, block: Any) -> bool:
+        """Whether a reply says ``block`` for the first time; one with the same time is a line written again."""
         if isinstance(block, dict):
             said = block.get("id") if block.get("type") == "tool_use" else block.get("text")
             mark = hash(said if isinstance(said, str) else repr(block))
         else:
             mark = hash(repr(block))
-        if (key, mark) in self.blocks:
+        if (key, str(ts), mark) in self.blocks:
             return False
-        self.blocks.add((key, mark))
+        self.blocks.add((key, str(ts), mark))
         return True
 
     def _user(self, record: Record, thread: str, before: Node | None, account: Account) -> Node | None:

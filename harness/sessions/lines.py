@@ -27,7 +27,8 @@ else:
 IsRecord = Callable[[dict[str, Any]], bool]
 _DECODER: Final = json.JSONDecoder(strict=False)
 _ESCAPE: Final = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}|(.?))", re.S)
-_EFFORT: Final = 8  # a search reads a line at most so many times over
+_STRETCH: Final = 2048
+_EFFORT: Final = 32  # a search reads a line at most so many times over
 _BINARY: Final = (
     (b"\x1f\x8b", "it is compressed (gzip)"),
     (b"\x28\xb5\x2f\xfd", "it is compressed (zstd)"),
@@ -52,7 +53,9 @@ class Record:
 def refuse_binary(path: Path, head: bytes) -> None:
     """Raises NotATranscript for what the first bytes of ``path`` show to be no text of one byte a letter."""
     why = next((why for mark, why in _BINARY if head.startswith(mark)), "")
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[:2] in (b"{\0", b"\0{") or head[:4] in (b"\n\0{\0", b"\r\0\n\0"):
+    halves = (head[::2], head[1::2])
+    two_bytes = len(head) >= 8 and any(not any(a) and all(b) for a, b in (halves, halves[::-1]))
+    if two_bytes or head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         why = "it looks like UTF-16"
     if why:
         raise NotATranscript(f"{path} can't be read as a session", why, "unpack or convert it to UTF-8 first")
@@ -136,13 +139,10 @@ def _search(number: int, text: str, last: bool, is_record: IsRecord, account: Ac
     found = 0
     while at < len(text):
         try:
-            value, end = _DECODER.raw_decode(text, at)
-            effort -= end - at
+            value, end, cost = _value_at(text, at)
         except RecursionError:
             break
-        except ValueError as error:
-            value, end = None, at
-            effort -= max(0, getattr(error, "pos", at) - at) + 64
+        effort -= cost
         behind = fragment < at  # what stands before is a fragment, and this may be a part of it
         if isinstance(value, dict) and (not behind or is_record(value)):
             if behind:
@@ -173,6 +173,27 @@ def _search(number: int, text: str, last: bool, is_record: IsRecord, account: Ac
         account.incomplete = Dropped(number, lost.bytes, "last line incomplete")
     else:
         account.dropped.append(lost)
+
+
+def _value_at(text: str, at: int) -> tuple[Any, int, int]:
+    """The JSON value that begins at ``at`` (None when there is none), its end, and how many characters were read.
+
+    Tried on a stretch that grows while the value runs over its end: the decoder's errors cost as much as the text before them.
+    """
+    size, cost = _STRETCH, 0
+    while True:
+        stretch = text[at : at + size]
+        cost += len(stretch)
+        try:
+            value, end = _DECODER.raw_decode(stretch)
+            return value, at + end, cost
+        except json.JSONDecodeError as error:
+            open_end = error.msg.startswith("Unterminated string") or error.pos >= len(stretch) - 16
+            if not open_end or at + size >= len(text):
+                return None, at, cost
+        except ValueError:  # a number beyond what Python converts
+            return None, at, cost
+        size *= 8
 
 
 def _mended(text: str) -> dict[str, Any] | None:

@@ -73,9 +73,22 @@ def pieces(session: Session, number: int, before: list[Node], turn: Node, caps: 
     ]
     first = [n for n in notes if n.node and _seq(session, n.node) < turn.seq]
     after = [n for n in notes if n not in first]
+    if calls and number == 1:
+        first = [*_leading(session, number, caps), *first]
     if calls:
         after += _under(session, turn, number, 1, caps, ())
     return [out[0], *first, *after]
+
+
+def _leading(session: Session, number: int, caps: Caps) -> Iterator[Piece]:
+    """What came before the first turn: it hangs on none."""
+    for one in session.nodes:
+        if one.kind == "turn" and not one.thread:
+            return
+        if one.caller is None and not one.thread and one.kind == "meta" and one.name != "hidden":
+            yield Piece(number, 1, "note", one.label, (("", one.output, caps.result),) if one.output else (), one.id)
+        elif one.caller is None and not one.thread and one.kind == "call":
+            yield _call(one, number, 1, caps, session)
 
 
 def _seq(session: Session, node_id: str) -> int:

@@ -44,6 +44,9 @@ class Reader(Protocol):
     def fits(self, data: Mapping[str, Any]) -> bool:
         """Whether ``data`` is a record of this client."""
 
+    def is_record(self, data: dict[str, Any]) -> bool:
+        """Whether ``data``, found inside a broken line, is a record of its own rather than a part of one."""
+
     def read(self, path: Path, keep: int) -> Session:
         """The session in ``path``. Raises NotATranscript and OSError."""
 
@@ -77,29 +80,31 @@ def client_of(path: Path) -> str:
             line = file.readline(_SNIFF_BYTES)
             if not line:
                 break
-            for data in _objects(line):
+            for data, whole in _objects(line):
                 seen += 1
-                for client in CLIENTS:
-                    if reader(client).fits(data):
+                for client in CLIENTS if whole else CLIENTS[:-1]:
+                    if reader(client).is_record(data) or (whole and reader(client).fits(data)):
                         return client
     if not head.strip() or seen:
         return "generic" if not head.strip() else _unknown(path)
     return _document(path)
 
 
-def _objects(line: bytes) -> Iterator[dict[str, Any]]:
+def _objects(line: bytes) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The first objects of a line, and whether each begins it rather than stands somewhere inside."""
     text = line.replace(b"\0", b"").decode("utf-8-sig", "replace").strip()
     at = text.find("{")
     for _ in range(8):
         if at < 0:
             return
+        begin = at
         try:
             value, at = json.JSONDecoder(strict=False).raw_decode(text, at)
         except (ValueError, RecursionError):
             at = text.find('{"', at + 1)
             continue
         if isinstance(value, dict):
-            yield value
+            yield value, begin == 0
         at = text.find("{", at)
 
 

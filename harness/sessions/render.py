@@ -13,7 +13,7 @@ from typing import Final
 from harness.errors import USAGE, HarnessError
 from harness.sessions import reader
 from harness.sessions.formats import FORMATS, Format, Frame
-from harness.sessions.graph import Node, Session
+from harness.sessions.graph import KEEP, Node, Session
 from harness.sessions.pieces import Caps, Piece, pieces, turns
 from harness.sessions.shown import clip, safe
 
@@ -71,7 +71,7 @@ def render_session(
     name, head = _split(session_id, head_id)
     try:
         path = store(name) if store else reader.locate(name, env if env is not None else os.environ)
-        session = reader.read(path)
+        session = reader.read(path, max(KEEP, 2 * max(caps.turn, caps.arguments, caps.result)))
     except (reader.NoSession, FileNotFoundError) as error:
         return f"no such session: {safe(str(error))}\n"
     request = Request(head, start_turn, end_turn, start_item, include_function_calls, max_chars, format, caps, name)
@@ -215,7 +215,14 @@ class _Page:
 
     def _written(self, part: Piece) -> str:
         heading = replace(part, heading=" ".join(safe(_short(part.heading, 300)).split("\n")))
-        return self.format.piece(heading, [(label, clip(text, cap)) for label, text, cap in part.texts if cap > 0])
+        return self.format.piece(
+            heading,
+            [
+                (label, clip(text, cap, printed=label not in ("", "in")))
+                for label, text, cap in part.texts
+                if cap > 0 and text
+            ],
+        )
 
     def _room(self) -> int:
         """Characters for the pieces; 0 without a limit."""

@@ -10,7 +10,7 @@ from harness.sessions.graph import Text
 
 _ESCAPES: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
-    r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"  # titles, links, device strings
+    r"|\x1b[\]PX^_][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # titles, links, device strings
     r"|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]"
 )
 _BACKSPACE: Final = re.compile(r"[^\x08\n]\x08")
@@ -20,41 +20,48 @@ _ODD: Final = re.compile(
 _RUN: Final = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
 
 
-def clean(text: str) -> str:
-    """``text`` as a terminal would leave it, line by line: colours gone, a progress bar in its last state, other control and
-    direction characters written out."""
+def clean(text: str, *, printed: bool = False) -> str:
+    """``text`` with colours gone and control and direction characters written out.
+
+    What a program ``printed`` is left as its terminal left it: a progress bar in its last state, with a count of the others.
+    """
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" in text:
-        lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-        text = "\n".join(lines)
-    for _ in range(4):
+        text = re.sub(r"\r+\n", "\n", text)
+        text = "\n".join(map(_last_state, text.split("\n"))) if printed else text.replace("\r", "\n")
+    for _ in range(4) if printed else ():
         if "\x08" not in text:
             break
         text = _BACKSPACE.sub("", text)
-    return _ODD.sub(
-        lambda m: (
-            "\ufffd"
-            if "\ud800" <= m[0] <= "\udfff"
-            else f"\\x{ord(m[0]):02x}"
-            if m[0] < "\u0100"
-            else f"\\u{ord(m[0]):04x}"
-        ),
-        text,
-    )
+    return _ODD.sub(_written_out, text)
 
 
-def safe(text: str) -> str:
+def _last_state(line: str) -> str:
+    states = [s for s in line.split("\r") if s.strip()]
+    if len(states) < 3:
+        return "\n".join(states)
+    return f"{states[-1]} [after {len(states) - 1} earlier states]"
+
+
+def _written_out(match: re.Match[str]) -> str:
+    char = match[0]
+    if "\ud800" <= char <= "\udfff":
+        return "\ufffd"
+    return f"\\x{ord(char):02x}" if char < "\u0100" else f"\\u{ord(char):04x}"
+
+
+def safe(text: str, *, printed: bool = False) -> str:
     """``text`` cleaned, with secrets replaced and runs of base 64 shortened."""
-    return redact.scrub(_RUN.sub(lambda m: f"[{len(m[0]):,} characters of base 64]", clean(text)))
+    return redact.scrub(_RUN.sub(lambda m: f"[{len(m[0]):,} characters of base 64]", clean(text, printed=printed)))
 
 
-def clip(text: Text, cap: int) -> str:
+def clip(text: Text, cap: int, *, printed: bool = False) -> str:
     """``text``, safe, in at most ``cap`` characters; what is left out of its middle is counted."""
-    head = safe(text.head)
+    head = safe(text.head, printed=printed)
     if not text.left_out and len(head) <= cap:
         return head
-    tail = safe(text.tail) if text.tail else head
+    tail = safe(text.tail, printed=printed) if text.tail else head
     mark = f" [… {max(1, text.size - cap):,} of {text.size:,} characters left out …] "
     room = max(0, cap - len(mark))
     if not room:
