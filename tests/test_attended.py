@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fixtures.persons import detached
 
 from harness import attended
 
@@ -20,44 +18,6 @@ ASK = (
     "try:\n attended.require_person('deciding'); print('PERSON')\n"
     "except attended.NeedsPerson as e: print('NO', e.exit_code, e)\n"
 )
-
-
-def detached(args: Sequence[str], tmp_path: Path, *, terminal: bool, env: dict[str, str] | None = None) -> str:
-    """What ``args`` print when nothing above them is the test's own tree: a session of their own under process 1.
-
-    With ``terminal`` a new pseudo-terminal is their standard input and controlling terminal.
-    """
-    out = tmp_path / "out"
-    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **(env or {})}
-    child = os.fork()
-    if child == 0:  # the middle process: it leaves, and its child belongs to process 1
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        try:
-            if terminal:
-                worker, master = pty.fork()
-            else:
-                worker, master = os.fork(), -1
-            if worker == 0:
-                handle = os.open(out.with_suffix(".part"), os.O_WRONLY | os.O_CREAT, 0o600)
-                os.dup2(handle, 1)
-                os.dup2(handle, 2)
-                if not terminal:
-                    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-                os.execvpe(args[0], list(args), clean)  # noqa: S606
-            os.waitpid(worker, 0)
-            if master >= 0:
-                os.close(master)
-            os.rename(out.with_suffix(".part"), out)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    for _ in range(600):
-        if out.exists():
-            return out.read_text()
-        time.sleep(0.05)
-    raise AssertionError("the detached process never ended")
 
 
 def client(tmp_path: Path, name: str) -> Path:

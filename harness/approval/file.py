@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from harness import redact
 from harness.approval import text as texts
 from harness.approval.backend import Row
+from harness.approval.baseline import unstamped
 from harness.approval.errors import ClaimActive, Invalid, Locked
 from harness.approval.ledger import Ledger, stamp
 from harness.approval.limits import LIMITS
@@ -156,6 +158,7 @@ def clean(
     name = LIMITS.name_characters
     made = texts.block("draft", draft, LIMITS.draft_characters)
     told = texts.block("context", "" if context is None else context, LIMITS.context_characters, empty=True)
+    plain = redact.scrub(unstamped(told.text))
     one_line = texts.line("subject", subject, LIMITS.subject_characters, empty=True)
     destination = {
         "counterparty": texts.line("counterparty", counterparty, LIMITS.counterparty_characters),
@@ -167,11 +170,13 @@ def clean(
     if priority not in PRIORITIES:
         raise Invalid(f"no priority {str(priority)[:40]!r}", "", f"use one of {', '.join(PRIORITIES)}")
     notes = [*made.notes, *told.notes]
+    if plain != told.text:
+        notes.append("context: a secret or a stamp of the gate's own was masked")
     out = tuple(_bodies(bodies or {}, notes))
     for label, value in (("draft", made.text), ("subject", one_line), *((one.media_type, one.body) for one in out)):
         texts.refuse_secrets(label, value)
     return Draft(
-        destination, made.text, one_line, told.text,
+        destination, made.text, one_line, plain,
         texts.line("origin_user", user, name, empty=True), texts.line("source_skill", source_skill, name), priority,
         out, tuple(_attachments(attachments or ())), tuple(notes),
     )  # fmt: skip
@@ -312,7 +317,8 @@ def _write(
         )
     ledger.record(
         "drafts.filed", obligation_id, now, **made.destination, epoch=epoch, priority=made.priority, subject=made.subject,
-        context=context, origin_user=made.origin_user, source_skill=made.source_skill, baseline=baseline,
+        context_sha256=texts.sha256(context) if context else None,
+        origin_user=made.origin_user, source_skill=made.source_skill, baseline=baseline,
         draft_sha256=made.sha256, digest=made.digest, attachments=list(made.attachments),
         bodies=[[one.media_type, one.sha256] for one in made.bodies], auto_send_after=times[0], expires_after=times[1],
         signal_obligation_id=signal, request_key=key,

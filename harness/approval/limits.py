@@ -22,7 +22,7 @@ class Limits:
     evidence_characters: int = 4_000
     body_characters: int = 64_000
     bodies: int = 8
-    attachments: int = 20
+    attachments: int = 10
     auto_send_days: int = 90
     """How far ahead ``auto_send_after`` and ``expires_after`` may lie."""
     lock_seconds: float = 5.0

@@ -38,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str, bool]] = {
     "sessions": ("sessions", "List, read and check agents' sessions.", False),
     "export": ("export", "Records that may leave the workspace, without personal data.", False),
     "gate": ("gate", "Judge staged changes by the policy (git's pre-commit hook).", False),
+    "decide": ("decide", "Approve or reject a draft, on exactly the text that is shown.", False),
+    "ledger": ("ledger", "Drafts for others: filed, approved, sent at most once, proved.", False),
     "demo": ("demo", "Play the loop in a scratch project, in a few seconds.", False),
     "completion": ("setup", "Print the shell completion script.", False),
     "help": ("help", "Help on a command, or on all of them.", False),

@@ -126,7 +126,10 @@ def packaged_files() -> dict[str, str]:
     out = {"README.md": "state/README.md", ".gitattributes": "state/gitattributes"}
     for path in sorted((home / "schemas").iterdir()):
         out[f"schemas/{path.name}"] = f"schemas/{path.name}"
-    for name in ("state/harness.yaml", "state/regen/footer.md", "state/regen/drain.sh"):
+    for name in (
+        "state/harness.yaml", "state/channels.yaml", "state/baseline.yaml", "state/operators.yaml", "state/regen/footer.md",
+        "state/regen/drain.sh",
+    ):  # fmt: skip
         out[name] = name
     texts = {path: (home / source).read_text("utf-8") for path, source in out.items()}
     # The log is there from the start: an agent's `echo … >>` into a folder that isn't would be lost.
