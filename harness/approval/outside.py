@@ -95,6 +95,8 @@ def post(url: str, data: bytes, headers: Mapping[str, str], seconds: float, most
                     raise NoAnswer("the address says too much", f"over {most:,} bytes")
                 if time.monotonic() > deadline:
                     raise NoAnswer("the address gave no whole answer", f"not within {seconds:g} seconds")
+            if answer.length:  # what is left of the announced length: read1 doesn't complain about a short answer
+                raise NoAnswer("the address broke off in its answer", f"{answer.length} bytes are missing")
             return b"".join(parts).decode("utf-8", "replace"), dict(answer.headers.items())
     except urllib.error.HTTPError as error:
         with error:
