@@ -28,6 +28,7 @@ from .points import DEEDS, Bench, Result, fits
 
 Point = tuple[str, str, int]
 _bench: list[Bench] = []
+_keep: list[Path] = []  # where the workspaces of wrong points are kept: one folder, or none
 
 
 def main() -> int:
@@ -61,6 +62,8 @@ def _arguments() -> argparse.Namespace:
         help="points by what is called; may be given again",
     )
     parser.add_argument("--only", metavar="OPERATION:DEED:NUMBER", help="one point, told in full")
+    parser.add_argument("--seconds", type=float, help="end after so long, and tell which share was tried")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the workspace of a point that is wrong there")
     parser.add_argument("--json", metavar="FILE", help="write every result there")
     return parser.parse_args()
 
@@ -90,7 +93,7 @@ def _run(asked: argparse.Namespace, folder: Path) -> int:
         flush=True,
     )
     results = []
-    with get_context("fork").Pool(asked.jobs, _begin, (folder,)) as pool:
+    with get_context("fork").Pool(asked.jobs, _begin, (folder, asked.keep)) as pool:
         # Small portions, mixed: a long run shows something of everything early.
         mixed = random.Random(asked.seed).sample(points, len(points))
         for result in pool.imap_unordered(_try, mixed):
@@ -102,6 +105,9 @@ def _run(asked: argparse.Namespace, folder: Path) -> int:
                 print(f"\r{len(results)}/{len(points)}", end="", file=sys.stderr, flush=True)
             elif len(results) % 1000 == 0:
                 print(f"{len(results)} of {len(points)}, {time.monotonic() - start:.0f} s", flush=True)
+            if asked.seconds is not None and time.monotonic() - start > asked.seconds:
+                print(f"time is up after {len(results)} of {len(points)} points, mixed by seed {asked.seed}")
+                break
     if asked.json:
         Path(asked.json).write_text(json.dumps([asdict(result) for result in results], indent=1))
     tell(results, {name: len(calls[name]) for name in names}, time.monotonic() - start)
@@ -147,14 +153,20 @@ def tell(results: list[Result], calls: dict[str, int], seconds: float) -> None:
     print(f"\n{len(results)} points, {sum(bool(r.call) for r in results)} met, {wrong} wrong, {seconds:.0f} s")
 
 
-def _begin(folder: Path) -> None:
+def _begin(folder: Path, keep: Path | None) -> None:
     mine = folder / f"at-{os.getpid()}"
     mine.mkdir()
     _bench[:] = [Bench(mine, folder / "templates")]
+    _keep[:] = [keep] if keep else []
 
 
 def _try(point: Point) -> Result:
-    return _bench[0].point(*point)
+    result = _bench[0].point(*point)
+    for folder in _keep if result.problems else ():
+        place = folder / "-".join(map(str, point))
+        shutil.copytree(_bench[0].root, place / "workspace", symlinks=True, dirs_exist_ok=True)
+        (place / "result.json").write_text(json.dumps(asdict(result), indent=1))
+    return result
 
 
 if __name__ == "__main__":
