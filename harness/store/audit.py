@@ -16,6 +16,7 @@ from harness.store.engine import mode_of
 from harness.store.errors import Refusal
 from harness.store.git import Git, GitError
 from harness.store.rowcheck import RowJudge
+from harness.store.segments import LastSegments
 from harness.store.stream import Commit, FileChange, Objects
 from harness.store.tick import Delete, Replace, Take, Tick, Write
 from harness.store.tree import Tree
@@ -79,7 +80,7 @@ class Auditor:
     def __init__(self, git: Git, objects: Objects, cache: Any) -> None:
         self.git, self.objects, self._cache = git, objects, cache
         self._in_force: OrderedDict[str, Rules | None] = OrderedDict()
-        self._loaded: dict[str, Rules] = {}
+        self._segments = LastSegments(git)
         self.violations: list[Violation] = []
 
     # --- the policy of the day ---------------------------------------------------------------------------------
@@ -135,6 +136,7 @@ class Auditor:
         befores = [self.rules_after(parent) for parent in commit.parents] or [None]
         judged = [n for n, rules in enumerate(befores) if rules is not None]
         rows: list[tuple[str, list[dict[str, Any]]]] = []
+        self._segments.came_to(commit.parents)
         if len(commit.parents) > 1 and judged:
             if said.kind not in (None, "sync"):
                 self._tell(commit, "", "trailers", "a merge is no tick")
@@ -154,6 +156,7 @@ class Auditor:
             return False, []
         first = judged[0] if judged else 0
         self._remember(commit, befores[first], commit.changes[first])
+        self._segments.went_on(commit)
         return True, rows
 
     def _rules_for(self, commit: Commit, said: Claim, before: Rules | None) -> Rules | None:
@@ -249,7 +252,7 @@ class Auditor:
         elif fresh and active is None:
             self._tell(commit, fresh[0].path, "sealed", "a segment that its ledger did not run over into")
         if fresh and commit.parents:
-            last = max(Tree(self.git, commit.parents[0]).names(f"{ledger}.d"), default="")
+            last = self._segments.of(commit.parents[0], ledger)
             for change in fresh:
                 if change.path.rpartition("/")[2] <= last:
                     self._tell(commit, change.path, "sealed", f"a segment that would be read before {last}")

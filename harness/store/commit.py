@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -403,11 +403,11 @@ def _passed(tick: Tick, policy: gate.Policy) -> set[str]:
         return set()
     from harness.store import rowcheck
 
-    lines: dict[str, list[Mapping[str, Any]]] = {}
+    added: dict[str, list[Append]] = {}
     for write in tick.writes:
         if isinstance(write, Append):
-            lines.setdefault(write.path, []).append(write.row)
-    return {path for path, rows in lines.items() if rowcheck.all_pass(path, tick.kind, rows, policy)}
+            added.setdefault(write.path, []).append(write)
+    return {path for path, rows in added.items() if rowcheck.all_pass(path, tick.kind, rows, policy)}
 
 
 def _as_ours(error: GitError) -> Exception:

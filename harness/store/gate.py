@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from harness.store.change import Broken, Change
 from harness.store.errors import Refusal
 from harness.store.rules import RULES
-from harness.store.tick import KINDS, Append, Delete, Replace, Take, Tick, Write, row_line
+from harness.store.tick import KINDS, Append, Delete, Replace, Take, Tick, Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_ROW_BYTES = 32_768
+_USUAL_IDS = re.compile(rb'"id":"([0-9A-Za-z]+)(?=")')
 _MAX_VALUES = 100_000
 SEGMENT = re.compile(r"(?P<ledger>.+\.(?:ndjson|jsonl))\.d/[^/]+\.ndjson")
 _VERBS = {Append: "append", Replace: "replace", Delete: "delete", Take: "take"}
@@ -33,11 +34,11 @@ class Policy:
 
     def entry(self, path: str) -> Mapping[str, Any] | None:
         """The entry that covers ``path``: the first whose pattern matches. Sealed segments follow their ledger."""
-        if path not in self._found:
-            sealed = SEGMENT.fullmatch(path)
-            wanted = sealed["ledger"] if sealed else path
-            self._found[path] = next((e for e in self.entries if _matches(e["path"], wanted)), None)
-        return self._found[path]
+        sealed = SEGMENT.fullmatch(path)
+        wanted = sealed["ledger"] if sealed else path
+        if wanted not in self._found:
+            self._found[wanted] = next((e for e in self.entries if _matches(e["path"], wanted)), None)
+        return self._found[wanted]
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -71,7 +72,8 @@ def check(
     """
     if tick.kind not in KINDS:
         return [Refusal("", "kind", f"{tick.kind!r} is no kind of tick", f"use one of: {', '.join(KINDS)}")]
-    before = functools.cache(before)  # a tick may add thousands of rows to one ledger
+    before = functools.cache(before)
+    known = _known(before)
     refusals: list[Refusal] = []
     ids: set[str] = set()
     replaced: set[str] = set()
@@ -80,8 +82,7 @@ def check(
             refusals += _check_write(tick, write, before, policy)
         if isinstance(write, Append):
             row_id = str(write.row.get("id", ""))
-            known = before(write.path) or b""
-            if row_id and (row_id in ids or b'"id":"' + row_id.encode("utf-8", "replace") + b'"' in known):
+            if row_id and (row_id in ids or known(write.path, row_id)):
                 refusals.append(Refusal(write.path, "unique-id", f"the id {row_id} is taken", "mint a new id", "/id"))
             ids.add(row_id)
         elif write.path in replaced:
@@ -89,6 +90,20 @@ def check(
         else:
             replaced.add(write.path)
     return refusals
+
+
+def _known(before: Callable[[str], bytes | None]) -> Callable[[str, str], bool]:
+    """Whether the committed ledger at a path has a row with an id. A tick may add thousands of rows to one ledger, so the
+    usual ids in it are looked for once."""
+    usual = functools.cache(lambda path: frozenset(_USUAL_IDS.findall(before(path) or b"")))
+
+    def known(path: str, row_id: str) -> bool:
+        sought = row_id.encode("utf-8", "replace")
+        if row_id.isascii() and row_id.isalnum():
+            return sought in usual(path)
+        return b'"id":"%s"' % sought in (before(path) or b"")
+
+    return known
 
 
 def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None], policy: Policy) -> Iterator[Refusal]:
@@ -112,7 +127,7 @@ def _check_write(tick: Tick, write: Write, before: Callable[[str], bytes | None]
             todo = entry.get("instead") or f"name it in the trailer {trailer}"
             yield Refusal(path, "needs", f"a {tick.kind} tick of it needs {trailer}", todo)
     if isinstance(write, Append):
-        yield from _check_row(path, write.row, tick.kind, entry, policy)
+        yield from _check_row(path, write, tick.kind, entry, policy)
     elif isinstance(write, Replace):
         old = before(path)
         old_text = None if old is None else old.decode("utf-8", "replace")
@@ -131,18 +146,16 @@ def _rotated(tick: Tick, path: str, old: bytes, before: Callable[[str], bytes | 
     )
 
 
-def _check_row(
-    path: str, row: Mapping[str, Any], kind: str, entry: Mapping[str, Any], policy: Policy
-) -> Iterator[Refusal]:
+def _check_row(path: str, write: Append, kind: str, entry: Mapping[str, Any], policy: Policy) -> Iterator[Refusal]:
     try:
-        line = row_line(row)
+        line = write.line
     except (ValueError, TypeError, RecursionError) as error:
         yield Refusal(path, "json", f"the row is no JSON: {error}", "give plain values")
         return
     if len(line) > MAX_ROW_BYTES:
         yield Refusal(path, "row-size", f"{len(line)} bytes, at most {MAX_ROW_BYTES}", "clip the long field and say so")
     if schema := entry.get("row"):
-        yield from schema_refusals(path, row, schema, policy)
+        yield from schema_refusals(path, write.row, schema, policy)
     text = line.decode("utf-8")
     yield from _apply_rules(path, None, text, kind, entry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.store.errors import Stale
-from harness.store.tick import ABSENT, Append, Delete, Replace, Take, Tick, row_line, sha256
+from harness.store.tick import ABSENT, Append, Delete, Replace, Take, Tick, sha256
 
 SEGMENT_BYTES: Final = 64 * 1024
 
@@ -34,7 +35,7 @@ class Plan:
 
 def plan(tick: Tick, read: Read, names: ListNames) -> Plan:
     """The plan of ``tick``; raises Stale when a replaced file isn't what the change was made from."""
-    out = Plan()
+    out, names = Plan(), functools.cache(names)
     growing: dict[str, bytearray] = {}
 
     def now(path: str) -> bytes | None:
@@ -47,10 +48,10 @@ def plan(tick: Tick, read: Read, names: ListNames) -> Plan:
 
     for write in tick.writes:
         match write:
-            case Append(path, row):
+            case Append(path):
                 if path not in growing:
                     growing[path] = bytearray(now(path) or b"")
-                body, line = growing[path], row_line(row)
+                body, line = growing[path], write.line
                 if body and len(body) + len(line) > SEGMENT_BYTES:
                     segment = segment_name(path, bytes(body), names(path + ".d"), out)
                     out.old.setdefault(segment, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,12 @@ class Append:
 
     path: str
     row: Mapping[str, Any]
+
+    @functools.cached_property
+    def line(self) -> bytes:
+        """The row as its line, so that what is judged is what is written. Raises ValueError, TypeError or RecursionError
+        when it is no JSON."""
+        return row_line(self.row)
 
 
 @dataclass(frozen=True)

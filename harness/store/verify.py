@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from harness.store.commit import Store
 
 STATE: Final = "verified.json"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_ID_LENGTH: Final = 26  # of a ULID
 _MOST: Final = 20  # violations told of one commit
 _KEYS: Final = {
     "commit",
     "rules",
     "rewritten",
     "branches",
+    "ids",
     "known",
     "before",
     "kinds",
@@ -68,36 +70,52 @@ class Report:
 
 
 class Known:
-    """The ids and hashes that history has had so far, 16 bytes each."""
+    """The ids and hashes that history has had so far: ids of rows as they are where they have the usual length, else 16
+    bytes each."""
 
-    def __init__(self, data: bytes = b"") -> None:
-        self._all = {data[at : at + 16] for at in range(0, len(data), 16)}
+    def __init__(self, hashes: bytes = b"", ids: str = "") -> None:
+        self._hashes = {hashes[at : at + 16] for at in range(0, len(hashes), 16)}
+        self._ids = {ids[at : at + _ID_LENGTH] for at in range(0, len(ids), _ID_LENGTH)}
 
     def add(self, what: str, name: str) -> bool:
         """Note ``name``; False when it was there already."""
-        size = len(self._all)
-        self._all.add(_digest(what, name))
-        return len(self._all) > size
+        if _usual(what, name):
+            size = len(self._ids)
+            self._ids.add(name)
+            return len(self._ids) > size
+        size = len(self._hashes)
+        self._hashes.add(_digest(what, name))
+        return len(self._hashes) > size
 
     def add_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Note the ids of ``rows`` and return those that were there already, or stand twice."""
-        names = [name for row in rows if isinstance(name := row.get("id"), str)]
-        new = [blake2b(f"row {name}".encode("utf-8", "surrogatepass"), digest_size=16).digest() for name in names]
-        size = len(self._all)
-        if self._all.isdisjoint(new):
-            self._all.update(new)
-            if len(self._all) == size + len(new):
+        names: list[Any] = [row.get("id") for row in rows]
+        if set(map(type, names)) != {str}:
+            names = [name for name in names if isinstance(name, str)]
+        if set(map(len, names)) == {_ID_LENGTH} and "".join(names).isascii() and self._ids.isdisjoint(names):
+            size = len(self._ids)
+            self._ids.update(names)
+            if len(self._ids) == size + len(names):
                 return []
-            self._all.difference_update(new)
+            self._ids.difference_update(names)
         return [name for name in names if not self.add("row ", name)]
 
     def has(self, what: str, name: str) -> bool:
         """Whether ``name`` was noted."""
-        return _digest(what, name) in self._all
+        return name in self._ids if _usual(what, name) else _digest(what, name) in self._hashes
 
-    def dump(self) -> bytes:
+    def dump(self) -> dict[str, str]:
         """All of it, for the next run."""
-        return b"".join(self._all)
+        return {"known": base64.b64encode(b"".join(self._hashes)).decode(), "ids": "".join(self._ids)}
+
+    @classmethod
+    def load(cls, value: Mapping[str, Any]) -> Known:
+        """What ``dump`` gave."""
+        return cls(base64.b64decode(value["known"]), value["ids"])
+
+
+def _usual(what: str, name: str) -> bool:
+    return what == "row " and len(name) == _ID_LENGTH and name.isascii()
 
 
 def _digest(what: str, name: str) -> bytes:
@@ -203,7 +221,8 @@ class _Run:
 
     def _links(self, commit: Commit, ledger: str, rows: Sequence[Mapping[str, Any]]) -> None:
         for key, name in _SKILL_TEXT.items():
-            for skill, wanted in {(str(row.get("skill")), row.get(key)) for row in rows if type(row.get(key)) is str}:
+            having = [row for row in rows if key in row]
+            for skill, wanted in {(str(row.get("skill")), row[key]) for row in having if type(row[key]) is str}:
                 path = f"skills/{skill}/{name}"
                 if not self.known.has(f"{path} ", str(wanted)) and wanted not in self._anywhere(path):
                     found = f"{key} {str(wanted)[:12]} is no version of {path}"
@@ -284,7 +303,7 @@ class _State:
     def resume(self, run: _Run) -> None:
         """Give ``run`` what was known at the last verified commit."""
         value, report = self.value, run.report
-        run.known = Known(base64.b64decode(value["known"]))
+        run.known = Known.load(value)
         report.since, report.commits, report.before = value["commit"], value["commits"], value["before"]
         report.kinds, report.by_hand, report.gate_changes = (
             Counter(value["kinds"]),
@@ -302,6 +321,6 @@ class _State:
         value = report.as_dict() | {
             "version": _VERSION, "commit": report.head, "rules": rules.commit if rules else None,
             "rewritten": [v.as_dict() for v in rewritten], "branches": {**self.value.get("branches", {}), self.branch: report.head},
-            "known": base64.b64encode(run.known.dump()).decode(),
+            **run.known.dump(),
         }  # fmt: skip
         files.replace(self.path, json.dumps(value).encode(), sync=False)
