@@ -5,6 +5,7 @@ The store's gate and git's pre-commit hook judge before; a merge, a pull, `--no-
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,9 @@ _RULES: Final = "schemas/"
 _REMEMBERED: Final = 1024
 FILE: Final = "100644"
 PROGRAM: Final = "100755"
+
+TakeRows = Callable[[str, list[dict[str, Any]]], None]
+"""What is given rows that a commit added to a ledger."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,13 @@ class Auditor:
 
     # --- one commit --------------------------------------------------------------------------------------------
 
-    def judge(self, commit: Commit, said: Claim) -> tuple[bool, list[tuple[str, list[dict[str, Any]]]]]:
-        """Judge ``commit``: (False when there was no workspace yet, the rows it added by ledger). What it broke is added to
-        ``violations``."""
+    def judge(self, commit: Commit, said: Claim, take: TakeRows = lambda ledger, rows: None) -> bool:
+        """Judge ``commit``; False when there was no workspace yet. What it broke is added to ``violations``, and ``take``
+        is given the rows that it added, some at a time."""
         for problem in said.problems:
             self._tell(commit, "", "trailers", problem)
         befores = [self.rules_after(parent) for parent in commit.parents] or [None]
         judged = [n for n, rules in enumerate(befores) if rules is not None]
-        rows: list[tuple[str, list[dict[str, Any]]]] = []
         self._segments.came_to(commit.parents)
         if len(commit.parents) > 1 and judged:
             if said.kind not in (None, "sync"):
@@ -147,17 +150,17 @@ class Auditor:
                 if said.kind:
                     self._tell(commit, "", "policy", "a tick, and no policy to judge it by")
                 self._in_force[commit.id] = None
-                return False, []
+                return False
             if befores[0] is None and commit.parents:
                 self._judge_found(commit, rules)
-            rows = self._judge_changes(commit, said, commit.changes[0], rules)
+            self._judge_changes(commit, said, commit.changes[0], rules, take)
         else:
             self._remember(commit, None, commit.changes[0])
-            return False, []
+            return False
         first = judged[0] if judged else 0
         self._remember(commit, befores[first], commit.changes[first])
         self._segments.went_on(commit)
-        return True, rows
+        return True
 
     def _rules_for(self, commit: Commit, said: Claim, before: Rules | None) -> Rules | None:
         brings = any(c.path == policy.PATH and c.new for c in commit.changes[0])
@@ -172,8 +175,8 @@ class Auditor:
             return before
 
     def _judge_changes(
-        self, commit: Commit, said: Claim, changes: Sequence[FileChange], rules: Rules
-    ) -> list[tuple[str, list[dict[str, Any]]]]:
+        self, commit: Commit, said: Claim, changes: Sequence[FileChange], rules: Rules, take: TakeRows
+    ) -> None:
         kind = said.kind
         ledgers: dict[str, list[FileChange]] = {}
         texts: list[FileChange] = []
@@ -191,12 +194,8 @@ class Auditor:
             refusals = self._check_texts(kind, texts, Rules(snapshot.packaged_policy(), None, lambda name: None))
         for one in refusals:
             self._tell(commit, one.path, one.rule, one.found, one.pointer)
-        out = []
         for ledger, parts in ledgers.items():
-            rows = self._judge_ledger(commit, kind, ledger, parts, rules)
-            if rows:
-                out.append((ledger, rows))
-        return out
+            self._judge_ledger(commit, kind, ledger, parts, rules, functools.partial(take, ledger))
 
     def _judge_found(self, commit: Commit, rules: Rules) -> None:
         """A workspace may be made in a repository that had other files; rows of a ledger can't have been there."""
@@ -236,8 +235,14 @@ class Auditor:
     # --- ledgers -----------------------------------------------------------------------------------------------
 
     def _judge_ledger(
-        self, commit: Commit, kind: str | None, ledger: str, parts: Sequence[FileChange], rules: Rules
-    ) -> list[dict[str, Any]]:
+        self,
+        commit: Commit,
+        kind: str | None,
+        ledger: str,
+        parts: Sequence[FileChange],
+        rules: Rules,
+        take: Callable[[list[dict[str, Any]]], None],
+    ) -> None:
         """Hold that the ledger only grew at its end, also where its active file was sealed, and judge its new rows."""
         broken = len(self.violations)
         active = next((c for c in parts if c.path == ledger), None)
@@ -259,25 +264,23 @@ class Auditor:
         old = self._bytes(active.old) if active and active.old else b""
         whole = b"".join(self._bytes(c.new) for c in [*fresh, *([active] if active else ())] if c.new)
         if len(self.violations) > broken:
-            return []
+            return
         if not whole.startswith(old) or (old and not old.endswith(b"\n")):
             self._tell(commit, ledger, "append-only", _first_difference(old, whole))
-            return []
+            return
         new = whole[len(old) :]
         if kind is None:
             self._tell(commit, ledger, "ledger", f"rows added by hand: {_short(new)}")
         elif not new or not new.endswith(b"\n"):
             self._tell(commit, ledger, "append-only", "its last row is no whole line" if new else "no row was added")
-            return []
+            return
         judge = rules.rows(ledger, kind or "human")
         if kind is not None and not judge.allowed:
             self._tell(commit, ledger, "kind", f"a {kind} tick may not append it")
-        rows, refusals = judge.judge(new)
-        if judge.allowed:
-            for number, one in refusals:
-                where = f" (new row {number})"
-                self._tell(commit, ledger, one.rule, one.found + where, one.pointer)
-        return rows
+        refusals = judge.judge(new, take)
+        for number, one in refusals if judge.allowed else ():
+            where = f" (new row {number})"
+            self._tell(commit, ledger, one.rule, one.found + where, one.pointer)
 
     def _judge_merge(self, commit: Commit, parents: Sequence[tuple[Sequence[FileChange], Rules]]) -> None:
         """A merge answers for what it made of its own: what differs from every parent. No parent's rows may be missing."""

@@ -47,22 +47,21 @@ class RowJudge:
         if len(self._rules) == len(rules) and self.allowed and (schema is not None or not entry.get("row")):
             self._quick = quick_validator(schema or b"{}")
 
-    def judge(self, lines: bytes) -> tuple[list[dict[str, Any]], list[tuple[int, Refusal]]]:
-        """The rows in ``lines`` (each line ends in a line feed) that can be read, and the refusals with the number of their
-        line, from 1."""
-        rows: list[dict[str, Any]] = []
+    def judge(self, lines: bytes, take: Callable[[list[dict[str, Any]]], None]) -> list[tuple[int, Refusal]]:
+        """The refusals of ``lines`` (each ends in a line feed) with the number of their line, from 1. ``take`` is given the
+        rows that can be read, some at a time, so that a million of them need not be held."""
         refusals: list[tuple[int, Refusal]] = []
         number = 0
         for block in _blocks(lines):
-            if (passed := self.all_pass(block)) is not None:
-                rows += passed
-                number += len(passed)
-                continue
-            found, told = self._one_by_one(block)
-            rows += found
-            refusals += [(number + line, one) for line, one in told]
-            number += block.count(b"\n")
-        return rows, refusals
+            rows = self.all_pass(block)
+            if rows is None:
+                rows, told = self._one_by_one(block)
+                refusals += [(number + line, one) for line, one in told]
+                number += block.count(b"\n")
+            else:
+                number += len(rows)
+            take(rows)
+        return refusals
 
     def _one_by_one(self, lines: bytes) -> tuple[list[dict[str, Any]], list[tuple[int, Refusal]]]:
         rows, refusals = [], []

@@ -1,48 +1,47 @@
 """Verify: every commit of history against the policy of its day, ids unique and links whole over all of it.
 
-What was verified is remembered in ``verified.json`` beside the lock, so that the next run goes on from there. It is never
+What was verified is remembered in ``verified`` beside the lock, so that the next run goes on from there. It is never
 trusted over history: a remembered commit that is gone means that history was rewritten.
 """
 
 from __future__ import annotations
 
-import base64
 import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store import files, policy
 from harness.store.audit import Auditor, Violation
 from harness.store.claim import Claim, claim
+from harness.store.known import Known
 from harness.store.stream import TRUE_PARENTS, Commit, FileChange, Objects, commits
 from harness.store.tick import sha256
 
 if TYPE_CHECKING:
     from harness.store.commit import Store
 
-STATE: Final = "verified.json"
+STATE: Final = "verified"  # a line of JSON, then what is known
 _VERSION: Final = 2
-_ID_LENGTH: Final = 26  # of a ULID
 _MOST: Final = 20  # violations told of one commit
 _KEYS: Final = {
     "commit",
     "rules",
     "rewritten",
     "branches",
-    "ids",
-    "known",
+    "hashes",
     "before",
     "kinds",
     "by_hand",
     "gate_changes",
     "violations",
 }
-_SKILL_TEXT: Final = {"loader_sha256": "AGENTS.md", "overlay_sha256": "overlay.md"}
+_NAMING: Final = ("/undone.ndjson", "/queue.ndjson")  # ledgers whose rows name other rows
+_LOADER, _OVERLAY = "loader_sha256", "overlay_sha256"  # fields of rows that name a version of a text
+_SKILL_TEXT: Final = {_LOADER: "AGENTS.md", _OVERLAY: "overlay.md"}
 
 
 @dataclass
@@ -67,59 +66,6 @@ class Report:
             "commits": self.commits, "before": self.before, "kinds": dict(sorted(self.kinds.items())),
             "by_hand": self.by_hand, "gate_changes": self.gate_changes, "violations": [v.as_dict() for v in self.violations],
         }  # fmt: skip
-
-
-class Known:
-    """The ids and hashes that history has had so far: ids of rows as they are where they have the usual length, else 16
-    bytes each."""
-
-    def __init__(self, hashes: bytes = b"", ids: str = "") -> None:
-        self._hashes = {hashes[at : at + 16] for at in range(0, len(hashes), 16)}
-        self._ids = {ids[at : at + _ID_LENGTH] for at in range(0, len(ids), _ID_LENGTH)}
-
-    def add(self, what: str, name: str) -> bool:
-        """Note ``name``; False when it was there already."""
-        if _usual(what, name):
-            size = len(self._ids)
-            self._ids.add(name)
-            return len(self._ids) > size
-        size = len(self._hashes)
-        self._hashes.add(_digest(what, name))
-        return len(self._hashes) > size
-
-    def add_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Note the ids of ``rows`` and return those that were there already, or stand twice."""
-        names: list[Any] = [row.get("id") for row in rows]
-        if set(map(type, names)) != {str}:
-            names = [name for name in names if isinstance(name, str)]
-        if set(map(len, names)) == {_ID_LENGTH} and "".join(names).isascii() and self._ids.isdisjoint(names):
-            size = len(self._ids)
-            self._ids.update(names)
-            if len(self._ids) == size + len(names):
-                return []
-            self._ids.difference_update(names)
-        return [name for name in names if not self.add("row ", name)]
-
-    def has(self, what: str, name: str) -> bool:
-        """Whether ``name`` was noted."""
-        return name in self._ids if _usual(what, name) else _digest(what, name) in self._hashes
-
-    def dump(self) -> dict[str, str]:
-        """All of it, for the next run."""
-        return {"known": base64.b64encode(b"".join(self._hashes)).decode(), "ids": "".join(self._ids)}
-
-    @classmethod
-    def load(cls, value: Mapping[str, Any]) -> Known:
-        """What ``dump`` gave."""
-        return cls(base64.b64decode(value["known"]), value["ids"])
-
-
-def _usual(what: str, name: str) -> bool:
-    return what == "row " and len(name) == _ID_LENGTH and name.isascii()
-
-
-def _digest(what: str, name: str) -> bytes:
-    return blake2b(f"{what}{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def verify(store: Store, *, full: bool = False, progress: Callable[[int], None] = lambda count: None) -> Report:
@@ -177,8 +123,16 @@ class _Run:
         report, said = self.report, claim(commit.message)
         report.judged += 1
         report.commits += 1
-        in_force, rows = self.auditor.judge(commit, said)
-        if not in_force:
+        taken: list[tuple[str, str]] = []
+        linked: dict[str, list[dict[str, Any]]] = {}
+
+        def take(ledger: str, rows: list[dict[str, Any]]) -> None:
+            taken.extend((ledger, row_id) for row_id in self.known.add_rows(rows))
+            named = rows if ledger.endswith(_NAMING) else [r for r in rows if _LOADER in r or _OVERLAY in r]
+            if named:
+                linked.setdefault(ledger, []).extend(named)
+
+        if not self.auditor.judge(commit, said, take):
             report.before += 1
             return
         kind = said.kind if said.tick and said.kind else "by hand"
@@ -191,12 +145,11 @@ class _Run:
         if any(path.startswith("schemas/") for path in changed):
             report.gate_changes.append({**_named(commit), "kind": kind})
         self._note_texts(changed.values())
-        for ledger, found in rows:
-            for row_id in self.known.add_rows(found):
-                self._tell(commit, ledger, "unique-id", f"the id {row_id} is taken", "/id")
+        for ledger, row_id in taken:
+            self._tell(commit, ledger, "unique-id", f"the id {row_id} is taken", "/id")
         if kind != "import":  # rows of another workspace speak of its history
-            for ledger, found in rows:
-                self._links(commit, ledger, found)
+            for ledger, rows in linked.items():
+                self._links(commit, ledger, rows)
             self._trailers(commit, said)
 
     def notes(self) -> list[Violation]:
@@ -221,13 +174,12 @@ class _Run:
 
     def _links(self, commit: Commit, ledger: str, rows: Sequence[Mapping[str, Any]]) -> None:
         for key, name in _SKILL_TEXT.items():
-            having = [row for row in rows if key in row]
-            for skill, wanted in {(str(row.get("skill")), row[key]) for row in having if type(row[key]) is str}:
+            for skill, wanted in {(str(row.get("skill")), row.get(key)) for row in rows if type(row.get(key)) is str}:
                 path = f"skills/{skill}/{name}"
                 if not self.known.has(f"{path} ", str(wanted)) and wanted not in self._anywhere(path):
                     found = f"{key} {str(wanted)[:12]} is no version of {path}"
                     self._tell(commit, ledger, "link", found, f"/{key}")
-        if ledger.endswith(("/undone.ndjson", "/queue.ndjson")):
+        if ledger.endswith(_NAMING):
             for row in rows:
                 named = row.get("feedback") if "feedback" in row else [row.get("row")]
                 for row_id in named if isinstance(named, list) else ():
@@ -263,10 +215,12 @@ class _State:
     """What the last run left: where it came to, what it knew, what it told."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.path = store, store.runtime / STATE
+        self.store, self.path, self.known = store, store.runtime / STATE, b""
         try:
-            value = json.loads(self.path.read_bytes())
+            head, _, self.known = self.path.read_bytes().partition(b"\n")
+            value = json.loads(head)
             usable = isinstance(value, dict) and value.get("version") == _VERSION and value.keys() >= _KEYS
+            usable = usable and Known.is_whole(self.known, value["hashes"])
         except (OSError, ValueError):
             usable = False
         self.value: dict[str, Any] = value if usable else {}
@@ -303,7 +257,7 @@ class _State:
     def resume(self, run: _Run) -> None:
         """Give ``run`` what was known at the last verified commit."""
         value, report = self.value, run.report
-        run.known = Known.load(value)
+        run.known = Known(self.known, value["hashes"])
         report.since, report.commits, report.before = value["commit"], value["commits"], value["before"]
         report.kinds, report.by_hand, report.gate_changes = (
             Counter(value["kinds"]),
@@ -321,6 +275,6 @@ class _State:
         value = report.as_dict() | {
             "version": _VERSION, "commit": report.head, "rules": rules.commit if rules else None,
             "rewritten": [v.as_dict() for v in rewritten], "branches": {**self.value.get("branches", {}), self.branch: report.head},
-            **run.known.dump(),
+            "hashes": run.known.hashes,
         }  # fmt: skip
-        files.replace(self.path, json.dumps(value).encode(), sync=False)
+        files.replace(self.path, json.dumps(value).encode() + b"\n" + run.known.dump(), sync=False)

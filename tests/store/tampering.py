@@ -731,13 +731,13 @@ def row_changed_in_all_of_history(f: Forge) -> None:
 
 @case("ledger")
 def begun_anew_with_all_rows(f: Forge) -> None:
-    (f.place.runtime / "verified.json").unlink()
+    (f.place.runtime / "verified").unlink()
     f.commit({}, "start\n", parents=())
 
 
 @case("ledger")
 def rows_from_before_the_policy(f: Forge) -> None:
-    (f.place.runtime / "verified.json").unlink()
+    (f.place.runtime / "verified").unlink()
     policy = Path(f.place.root, POLICY).read_text("utf-8")
     f.commit({POLICY: None}, "start\n", parents=())
     f.commit({POLICY: policy}, "install: lay out\n")
@@ -745,7 +745,7 @@ def rows_from_before_the_policy(f: Forge) -> None:
 
 @case("policy")
 def no_policy_in_all_of_history(f: Forge) -> None:
-    (f.place.runtime / "verified.json").unlink()
+    (f.place.runtime / "verified").unlink()
     f.commit({POLICY: None}, "start\n", parents=())
 
 
