@@ -98,7 +98,7 @@ _LOOSE: Final[dict[str, str]] = {
     "gitlab-token": r"gl(?:pat|dt|rt|cbt|ptt|ft)-[A-Za-z0-9_-]{20}",
     "api-key": r"sk-[A-Za-z0-9_-]{20}",
     "stripe-key": r"[rs]k_(?:live|test)_[A-Za-z0-9]{16}",
-    "slack-token": r"xox[abeoprs]-[A-Za-z0-9-]{10}",
+    "slack-token": r"(?:xox[abeoprs]|xapp-[^\n])-[A-Za-z0-9-]{10}",
     "slack-webhook": r"https://hooks\.slack\.com/",
     "google-key": r"AIza[A-Za-z0-9_-]{35}",
     "npm-token": r"npm_[A-Za-z0-9]{36}",
@@ -106,11 +106,18 @@ _LOOSE: Final[dict[str, str]] = {
     "huggingface-token": r"hf_[A-Za-z0-9]{30}",
     "sendgrid-key": r"SG\.[A-Za-z0-9_-]{16}",
     "twilio-key": r"SK[0-9a-f]{32}",
+    "service-token": r"dop_v1_[0-9a-f]{64}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|hv[sb]\.[A-Za-z0-9_-]{24}|lin_api_[A-Za-z0-9]{32}"
+    r"|glsa_[A-Za-z0-9]{32}_|sq0(?:csp|atp)-[A-Za-z0-9_-]{22}|PMAK-[0-9a-f]{24}-|dapi[0-9a-f]{32}|ATATT3[A-Za-z0-9_=-]{50}"
+    r"|AGE-SECRET-KEY-1|figd_[A-Za-z0-9_-]{40}|sbp_[0-9a-f]{40}|ntn_[A-Za-z0-9]{40}",
+    "telegram-token": r":AA[A-Za-z0-9_-]{32}",
+    "mailchimp-key": r"-us[^A-Za-z \n\"',.;:)]",
+    "azure-key": r"AccountKey=",
+    "npm-auth": r"_authToken=",
     "jwt": r"eyJ[A-Za-z0-9_-]{10,}\.eyJ",
     "url-credentials": r"://[^ /:@'\"\n]+:[^ /@'\"\n]{3,}@",
     "bearer-token": r"bearer [A-Za-z0-9._~+/=-]{20}|authorization: basic ",
-    "assigned-secret": r"(?:password|passwd|secret|api[_-]?key|(?:access|auth)[_-]?token|private[_-]?key)['\"]?[^:=\n]{0,3}[:=]"
-    r"[^\n]{0,4}[^ '\"<>{}$,;\n]{12}",
+    "assigned-secret": r"(?:password|passwd|secret(?:[_-]?access[_-]?key)?|api[_-]?key|(?:access|auth)[_-]?token|private[_-]?key)"
+    r"['\"]?(?:[^:=\n]{0,3}[:=][^\n]{0,4}| is ['\"])[^ '\"<>{}$,;\n]{12}",
 }
 
 
