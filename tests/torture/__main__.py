@@ -33,7 +33,7 @@ _keep: list[Path] = []  # where the workspaces of wrong points are kept: one fol
 
 def main() -> int:
     """Run what the arguments ask for; 0 when nothing was wrong."""
-    asked = _arguments()
+    asked = arguments()
     if why := ptrace.why_not():
         print(f"torture: {why}", file=sys.stderr)
         return 2
@@ -45,7 +45,8 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _arguments() -> argparse.Namespace:
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """What is asked for by ``words`` (None: by the command line)."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.torture", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -65,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="end after so long, and tell which share was tried")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the workspace of a point that is wrong there")
     parser.add_argument("--json", metavar="FILE", help="write every result there")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:

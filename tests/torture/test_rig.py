@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from . import ptrace
+from .__main__ import arguments
 from .disk import may_mount
+from .operations import OPERATIONS
 from .points import DEEDS, unclear
 from .ptrace import GO, HALF, KILL, KILL_ALL, KILL_HOLD, Call
 
@@ -157,6 +161,17 @@ def torture(tmp_path: Path, *args: str) -> list[dict[str, object]]:
     value = json.loads(out.read_text())
     assert isinstance(value, list)
     return value
+
+
+def test_what_the_page_shows_can_be_asked_for() -> None:
+    page = (Path(__file__).parents[2] / "docs/torture.md").read_text("utf-8")
+    shown = [shlex.split(words) for words in re.findall(r'^\$ make torture ARGS="(.*?)"', page, re.M)]
+    assert len(shown) > 4
+    for words in shown:
+        asked = arguments(words)
+        named = [asked.only, *asked.at]
+        assert all(one.split(":")[0] in OPERATIONS and one.split(":")[1] in DEEDS for one in named if one)
+    assert all(name in page for name in [*OPERATIONS, *DEEDS])
 
 
 def test_a_sample_of_all_points(tmp_path: Path) -> None:
