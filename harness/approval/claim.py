@@ -91,8 +91,9 @@ def payload(snapshot: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def cancel(ledger: Ledger, token: str, operator: str | None = None) -> None:
-    """Give a claim back that hasn't begun. Its decision is used up: the draft waits for a new one. Raises WrongState."""
+def cancel(ledger: Ledger, token: str, operator: str | None = None, *, reopen: bool = True) -> None:
+    """Give a claim back that hasn't begun. Its decision is used up: the draft waits for a new one, unless ``reopen`` is
+    false. Raises WrongState."""
     with _holding(ledger, token) as row:
         if row["state"] == "cancelled":
             return
@@ -102,15 +103,20 @@ def cancel(ledger: Ledger, token: str, operator: str | None = None) -> None:
             )
         now = _move(ledger, row, "cancelled")
         obligation_id = int(row["obligation_id"])
-        # Back to where a person decides; unless another draft waits for the same destination, which then goes first.
-        ledger.backend.change(
-            "UPDATE obligations SET status = CASE WHEN EXISTS (SELECT 1 FROM obligations x WHERE x.status = 'drafted' "
-            "AND x.counterparty = obligations.counterparty AND x.platform = obligations.platform "
-            "AND x.workspace = obligations.workspace AND x.channel = obligations.channel AND x.thread = obligations.thread) "
-            "THEN 'closed' ELSE 'drafted' END WHERE id = ? AND status = 'approved'",
-            (obligation_id,),
-        )
+        if reopen:
+            _reopen(ledger, obligation_id)
         ledger.record("claims.cancelled", obligation_id, now, decision_id=int(row["decision_id"]), operator=operator)
+
+
+def _reopen(ledger: Ledger, obligation_id: int) -> None:
+    """Back to where a person decides; unless another draft waits for the same destination, which then goes first."""
+    ledger.backend.change(
+        "UPDATE obligations SET status = CASE WHEN EXISTS (SELECT 1 FROM obligations x WHERE x.status = 'drafted' "
+        "AND x.counterparty = obligations.counterparty AND x.platform = obligations.platform "
+        "AND x.workspace = obligations.workspace AND x.channel = obligations.channel AND x.thread = obligations.thread) "
+        "THEN 'closed' ELSE 'drafted' END WHERE id = ? AND status = 'approved'",
+        (obligation_id,),
+    )
 
 
 def cancel_claimed(ledger: Ledger, obligation_id: int, operator: str) -> None:

@@ -315,14 +315,50 @@ def _write(
             "INSERT INTO draft_bodies (obligation_id, epoch, media_type, body, sha256) VALUES (?, ?, ?, ?, ?)",
             (obligation_id, epoch, one.media_type, one.body, one.sha256),
         )
+    row = ledger.one("SELECT * FROM obligation_drafts WHERE obligation_id = ? AND epoch = ?", obligation_id, epoch)
+    assert row is not None
+    record_draft(ledger, row, made.destination, [[one.media_type, one.sha256] for one in made.bodies])
+
+
+def record_draft(ledger: Ledger, row: Row, place: Mapping[str, str], bodies: list[list[str]]) -> None:
+    """The event of a draft's filing, from its row; in the transaction that wrote it."""
+    names = ("priority", "subject", "origin_user", "source_skill", "baseline", "draft_sha256", "digest", "request_key")
     ledger.record(
-        "drafts.filed", obligation_id, now, **made.destination, epoch=epoch, priority=made.priority, subject=made.subject,
-        context_sha256=texts.sha256(context) if context else None,
-        origin_user=made.origin_user, source_skill=made.source_skill, baseline=baseline,
-        draft_sha256=made.sha256, digest=made.digest, attachments=list(made.attachments),
-        bodies=[[one.media_type, one.sha256] for one in made.bodies], auto_send_after=times[0], expires_after=times[1],
-        signal_obligation_id=signal, request_key=key,
+        "drafts.filed", int(row["obligation_id"]), int(row["created_ts"]), **place, epoch=int(row["epoch"]),
+        **{name: row[name] for name in (*names, "auto_send_after", "expires_after", "signal_obligation_id")},
+        context_sha256=texts.sha256(row["context"]) if row["context"] else None, attachments=json.loads(row["attachments"]),
+        bodies=bodies,
     )  # fmt: skip
+
+
+def refile_as_is(ledger: Ledger, obligation_id: int, mark: str) -> None:
+    """Give a waiting draft a new epoch with ``mark`` in its context and without a deadline; the text stays."""
+    with ledger.on(obligation_id) as row:
+        draft = ledger.draft(obligation_id, int(row["epoch"]))
+        if row["status"] != "drafted" or draft is None:
+            return
+        now = ledger.now()
+        epoch = max(now, int(row["epoch"]) + 1)
+        ledger.backend.change(
+            "UPDATE obligations SET epoch = ?, last_touch_ts = ? WHERE id = ?",
+            (epoch, max(now, int(row["last_touch_ts"])), obligation_id),
+        )
+        ledger.backend.change(
+            "INSERT INTO obligation_drafts (obligation_id, epoch, draft_text, subject, context, origin_user, source_skill, priority, "
+            "attachments, draft_sha256, digest, baseline, created_ts, expires_after, signal_obligation_id) "
+            "SELECT obligation_id, ?, draft_text, subject, ?, origin_user, source_skill, priority, attachments, draft_sha256, digest, "
+            "baseline, ?, expires_after, signal_obligation_id FROM obligation_drafts WHERE obligation_id = ? AND epoch = ?",
+            (epoch, f"{mark}\n{draft['context']}", now, obligation_id, int(row["epoch"])),
+        )
+        ledger.backend.change(
+            "INSERT INTO draft_bodies (obligation_id, epoch, media_type, body, sha256) "
+            "SELECT obligation_id, ?, media_type, body, sha256 FROM draft_bodies WHERE obligation_id = ? AND epoch = ?",
+            (epoch, obligation_id, int(row["epoch"])),
+        )
+        made = ledger.one("SELECT * FROM obligation_drafts WHERE obligation_id = ? AND epoch = ?", obligation_id, epoch)
+        assert made is not None
+        bodies = [[one.media_type, one.sha256] for one in texts.bodies_of(draft["bodies"])]
+        record_draft(ledger, made, {name: row[name] for name in DESTINATION}, bodies)
 
 
 def record_inbound(

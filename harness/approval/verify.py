@@ -90,7 +90,8 @@ class _Told:
             self.claims[obligation, row["decision_id"]] = what
         elif event == "deliveries.delivered":
             self.deliveries[obligation, row["decision_id"]] = row
-            self.claims[obligation, row["decision_id"]] = "delivered"
+            if (obligation, row["decision_id"]) in self.claims:  # a receipt from elsewhere has none
+                self.claims[obligation, row["decision_id"]] = "delivered"
 
 
 def _drafts(ledger: Ledger, told: _Told) -> Iterator[Finding]:

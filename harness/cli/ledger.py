@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +520,96 @@ def verify_command(ctx: click.Context, as_json: bool) -> int:
             click.echo(f"{shown(one.where)}: {shown(one.what)}")
         click.echo(f"{len(found)} findings" if found else "the ledger, its hashes and its export agree", err=True)
     return FAILED if found else 0
+
+
+@ledger_command.command("proof")
+@click.argument("number", metavar="ID", type=int)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=None, help="Write it there instead of to standard output."
+)
+@click.pass_context
+def proof_command(ctx: click.Context, number: int, out: Path | None) -> None:
+    """One file that proves who approved which bytes when, and where they arrived; git and sha256sum check it.
+
+    \b
+    Example:
+      harness ledger proof 431 --out 431.proof
+    """
+    from harness.flows.approvals import prove
+    from harness.flows.desk import open_desk
+
+    with Store(workspace(ctx)) as store, open_desk(store) as desk:
+        made = prove(store, desk.ledger, number)
+    if out is None:
+        sys.stdout.buffer.write(made)
+    else:
+        out.write_bytes(made)
+        click.echo(f"{out}: {len(made):,} bytes", err=True)
+
+
+@ledger_command.command("rebuild")
+@operator_options
+@json_option
+@click.pass_context
+def rebuild_command(ctx: click.Context, token_file: Path | None, as_json: bool) -> int:
+    """Make the ledger anew from its export in git. An old file is moved aside. It can't send anything: what was approved
+    and not delivered is held as unknown, and what waits for a decision is marked.
+
+    \b
+    Example:
+      harness ledger rebuild
+    """
+    from harness.approval.ledger import open_ledger
+    from harness.flows.approvals import OPERATORS, export, rebuild
+    from harness.flows.desk import document, ledger_place
+
+    with Store(workspace(ctx)) as store:
+        store.catch_up()
+        who("rebuilding the ledger", token_file, document(store, OPERATORS).get("operators") or ())
+        place = ledger_place(store.workspace, store.settings, os.environ)
+        done, held = rebuild(store, place)
+        with open_ledger(place) as ledger:
+            export(store, ledger)
+    return _came_over(done.obligations, done.problems, held, as_json)
+
+
+@ledger_command.command("migrate")
+@click.option(
+    "--from", "source", required=True, metavar="PLACE", help="A ledger's file or address; a reference ledger's file."
+)
+@click.option("--to", "target", required=True, metavar="PLACE", help="A new file, or the address of an empty database.")
+@json_option
+@click.pass_context
+def migrate_command(ctx: click.Context, source: str, target: str, as_json: bool) -> int:
+    """Take a ledger over into a new one, and verify it. The source is only read. Exit code 3 when a person must look at
+    something: a decision without a snapshot grants nothing, and permission is never made from a draft that may have changed.
+
+    \b
+    Example:
+      harness ledger migrate --from .harness/.git/harness/ledger.db --to postgresql://localhost/ledger
+    """
+    from harness.approval import verify
+    from harness.approval.ledger import open_ledger
+    from harness.approval.migrate import migrate
+
+    refuse_clients("moving a ledger")
+    done = migrate(source, target)
+    with open_ledger(target) as made:
+        found = [*verify.hashes(made), *verify.outbox(made)]
+    return _came_over(done.obligations, [*done.problems, *((one.where, one.what) for one in found)], [], as_json)
+
+
+def _came_over(count: int, problems: list[tuple[str, str]], held: list[int], as_json: bool) -> int:
+    if as_json:
+        print_json({"obligations": count, "problems": [{"where": a, "what": b} for a, b in problems], "held": held})
+    else:
+        click.echo(
+            f"{count} obligations came over" + (f"; held as unknown: {', '.join(map(str, held))}" if held else ""),
+            err=True,
+        )
+        for where, what in problems:
+            click.echo(f"  {shown(where)}: {shown(what)}", err=True)
+    return NEEDS_PERSON if problems or held else 0
 
 
 @ledger_command.command("limits")

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from harness.approval import export as exports
 from harness.approval import operators
+from harness.approval import proof as proofs
+from harness.approval import rebuild as rebuilds
 from harness.approval import text as texts
 from harness.approval import verify as checks
-from harness.approval.errors import Invalid
-from harness.approval.ledger import APPROVALS, FOLDER, Ledger
+from harness.approval.copy import Copied
+from harness.approval.errors import Invalid, Refused
+from harness.approval.ledger import APPROVALS, FOLDER, Ledger, create_ledger, is_url, open_ledger
 from harness.approval.limits import LIMITS
 from harness.store import gate
 from harness.store.commit import Store
 from harness.store.errors import Busy, Deferred, Unfinished
+from harness.store.git import GitError
 from harness.store.tick import ABSENT, Replace, Tick, sha256
+from harness.store.tree import Tree
 
 OPERATORS: Final = "state/operators.yaml"
 _ROUNDS: Final = 10_000
@@ -156,3 +162,59 @@ def set_operator(store: Store, name: str, token_file: Path | None, by: str) -> N
             [Replace(OPERATORS, text, ABSENT if old is None else sha256(old))],
         )
     )
+
+
+def prove(store: Store, ledger: Ledger, obligation_id: int) -> bytes:
+    """``proof`` with what git holds of it. Exports first. Raises Refused when that has to wait."""
+    done = export(store, ledger)
+    if done.waits:
+        raise Refused("not all of it is in git yet", done.waits, "try again when that is over")
+    return proofs.proof(ledger, obligation_id, lambda path, line, commit: _held(store, path, line, commit))
+
+
+def _held(store: Store, path: str, line: bytes, commit: str | None) -> tuple[str, str]:
+    """The commit and file that hold a row's line: the commit that brought it, or the last one where history was rewritten."""
+    head = store.head or ""
+    for at in [commit, head] if commit and _ancestor(store, commit, head) else [head]:
+        tree = Tree(store.git, at)
+        for part in reversed(tree.parts(path)):
+            if line in (tree.read(part) or b"").split(b"\n"):
+                return str(at), part
+    raise Refused("git doesn't hold a row of it", path, "run `harness ledger verify`")
+
+
+def _ancestor(store: Store, commit: str, head: str) -> bool:
+    try:
+        store.git.run("merge-base", "--is-ancestor", commit, head)
+    except GitError:
+        return False
+    return True
+
+
+def rebuild(store: Store, place: str) -> tuple[Copied, list[int]]:
+    """Make the ledger at ``place`` anew from the committed export. A file that is there is moved aside, never overwritten;
+    a database must be empty. What it holds as unknown comes back too."""
+    if not is_url(place):
+        _aside(Path(place))
+    create_ledger(place if is_url(place) else Path(place))
+    rows: list[tuple[str, Mapping[str, Any]]] = [
+        (path, row) for path, row, _ in exported_rows(store) if row is not None
+    ]
+    read = {name: data.decode("utf-8", "replace") for name, data in exported_texts(store)}
+    with open_ledger(place) as target:
+        if target.one("SELECT 1 AS n FROM obligations UNION ALL SELECT 1 AS n FROM outbox LIMIT 1"):
+            raise Refused("that ledger has rows", target.backend.place, "give an empty database")
+        done, held = rebuilds.rebuild(target, rows, read)
+        done.problems += [
+            (path, f"a line can't be read: {why}") for path, row, why in exported_rows(store) if row is None
+        ]
+    return done, held
+
+
+def _aside(path: Path) -> None:
+    """Move a ledger's files out of the way, under names that tell when."""
+    mark = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for suffix in ("", "-wal", "-shm"):
+        one = Path(f"{path}{suffix}")
+        if one.exists():
+            one.rename(f"{path}.before-{mark}{suffix}")

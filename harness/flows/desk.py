@@ -100,7 +100,7 @@ class Desk:
 def open_desk(store: Store, env: Mapping[str, str] | None = None) -> Desk:
     """The approval loop of a workspace, by its committed files. Raises NoLedger when there is no ledger yet."""
     place = ledger_place(store.workspace, store.settings, os.environ if env is None else env)
-    documents = {path: _document(store, path) for path in (CHANNELS, BASELINE, OPERATORS)}
+    documents = {path: document(store, path) for path in (CHANNELS, BASELINE, OPERATORS)}
     return Desk(
         store,
         open_ledger(place),
@@ -124,7 +124,7 @@ def exists(store: Store, env: Mapping[str, str] | None = None) -> bool:
     return is_url(place) or Path(place).is_file()
 
 
-def _document(store: Store, path: str) -> dict[str, Any]:
+def document(store: Store, path: str) -> dict[str, Any]:
     """A committed YAML file; empty when there is none. What isn't committed has no effect."""
     data = store.tree.read(path)
     if data is None:
