@@ -21,6 +21,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "ledger": {"url": ""},
     "deliver": {"command": [], "webhook": "", "timeout": 60},
     "notify": {"command": []},
+    "taste": {"half_life_days": 0},
     "durability": "safe",
     "sign": False,
     "lock_wait": 10,

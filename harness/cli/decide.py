@@ -190,5 +190,30 @@ def page(row: dict[str, Any], draft: dict[str, Any]) -> str:
     )
 
 
-# The form of an id -> who decides on it. The number of an obligation; a draft's path comes with the drafts themselves.
-_FORMS: list[tuple[str, Callable[..., int]]] = [(r"[0-9]{1,18}", _obligation)]
+def _draft(
+    ctx: click.Context, id_: str, decision: str | None, reason: str | None, epoch: int | None, sha256: str | None,
+    token_file: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    from harness.cli.draft import decide_one
+    from harness.flows import drafting
+    from harness.flows.desk import open_desk
+
+    with Store(workspace(ctx)) as store, open_desk(store) as desk:
+        operator = who("deciding on a draft", token_file, desk.operators)
+        one = drafting.find(store, id_)
+        token = operator.channel == "token"
+        if token and (sha256 is None or decision is None):
+            raise click.UsageError("With a token, give --sha256 of the text that was read, and --approve or --reject.")
+        if sha256 is not None and not one.sha256.startswith(sha256):
+            raise drafting.Decided(
+                f"{one.path} has changed", f"its hash is {one.sha256[:8]}", "read it and decide again"
+            )
+        verdict = {"approve": "approve", "reject": "dismiss", None: None}[decision]
+        return decide_one(store, one, verdict, reason, operator.name, as_json, sure=token)
+
+
+# The form of an id -> who decides on it: the number of an obligation, or the path or a part of the file name of a draft.
+_FORMS: list[tuple[str, Callable[..., int]]] = [
+    (r"[0-9]{1,18}", _obligation),
+    (r"(?:log/.+|[0-9A-Za-z-]{4,60}(?:\.md)?)", _draft),
+]

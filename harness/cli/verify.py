@@ -35,22 +35,27 @@ def verify_command(ctx: click.Context, full: bool, as_json: bool) -> int:
       by_hand       commits that no tick made: {commit, ts, author, summary}
       gate_changes  commits that changed the policy or a schema: the same and {kind}
       violations    {commit, path, rule, found, pointer}
+      audits        tables of decisions that are not what the ledger says, counted again
 
     \b
     Examples:
       harness verify
       harness verify --full --json
     """
+    from harness.flows import taste
     from harness.store.commit import Store
     from harness.store.verify import verify
 
     with Store(workspace(ctx)) as store:
         report = verify(store, full=full, progress=_progress(quiet=as_json))
+        audits = taste.audit_all(store) if report.head else []
     if as_json:
-        print_json(report.as_dict())
+        print_json(report.as_dict() | {"audits": audits, "clean": report.as_dict()["clean"] and not audits})
     else:
         _tell(report)
-    return REFUSED if report.violations else 0
+        for one in audits:
+            click.echo(f"the audit of a rollup fails: {shown(one)}")
+    return REFUSED if report.violations or audits else 0
 
 
 def _progress(*, quiet: bool) -> Callable[[int], None]:

@@ -52,6 +52,13 @@ def _untold(payload: Payload, place: Runtime) -> str:
     return "\n".join(filter(None, [told, "\n".join(["harness notices:", *news]) if news else ""]))
 
 
+def _hints(place: Runtime, skill: str) -> str:
+    """The taste hints of a skill."""
+    found = place.now.get("hints")
+    sentences = found.get(skill) if isinstance(found, dict) else None
+    return context.hint_text(skill, [str(one) for one in sentences]) if isinstance(sentences, list) else ""
+
+
 # -- a skill is used ---------------------------------------------------------------------------------------------------
 
 
@@ -73,13 +80,14 @@ def _skill_used(payload: Payload, place: Runtime, name: str, via: str, *, agent:
     if agent is None:
         used = folder or name.rpartition(":")[2]
         proposals.used(place, session, used, payload.get("prompt_id"), _text(payload, "command_args"))
+    hints = _hints(place, folder or name.rpartition(":")[2]) if give else ""
     if folder is None:
-        return _context(event, [_untold(payload, place)])
+        return _context(event, [hints, _untold(payload, place)])
     path = duty.log_path(place)
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     if not place.mark(session, f"skill.{folder}", str(size)):
         os.utime(place.marker(session, f"skill.{folder}"))
-    untold = _untold(payload, place)
+    untold = "\n\n".join(filter(None, [hints, _untold(payload, place)]))
     if not give:
         return _context(event, [untold])
     if agent is None:
@@ -185,7 +193,9 @@ def session_start(payload: Payload, place: Runtime) -> Answer:
     notices = place.now.get("notices")
     shown = [notice for notice in notices if isinstance(notice, dict)] if isinstance(notices, list) else []
     learned = sorted(folder for folder, skill in place.skills.items() if skill.get("loader") or skill.get("overlay"))
-    text = context.start_text(learned, shown)
+    found = place.now.get("hints")
+    tasted = [f"{skill}: {told[0]}" for skill, told in (found.items() if isinstance(found, dict) else ()) if told]
+    text = context.start_text(learned, shown, tasted)
     known = place.marked(session, "start")
     if text and text != known:
         place.mark(session, "start", text, again=True)

@@ -18,6 +18,7 @@ START_LIMIT = 2_000
 
 NOTICE_LIMIT = 400
 SKILLS_NAMED = 30
+HINTS_NAMED = 5
 
 
 def width(text: str) -> int:
@@ -89,6 +90,14 @@ def skill_text(
     return "\n\n".join(parts)
 
 
+def hint_text(folder: str, sentences: list[str], room: int = 1_500) -> str:
+    """What the operator's decisions say about drafts of a skill; empty without any. Counts only, no word of a draft."""
+    if not sentences:
+        return ""
+    head = f"What was kept of earlier drafts by {folder} (counts of the user's decisions):\n"
+    return head + clip("\n".join(f"- {one}" for one in sentences), room - width(head), f"harness hints {folder}")
+
+
 def notice_text(notice: dict[str, Any]) -> str:
     """One notice as a line, with the day and session it comes from, so that old news is not taken for new."""
     day = str(notice.get("ts") or "")[:10]
@@ -100,16 +109,22 @@ def notice_text(notice: dict[str, Any]) -> str:
     return f"- ({where}) {text}" if where else f"- {text}"
 
 
-def start_text(skills: list[str], notices: list[dict[str, Any]], room: int = START_LIMIT) -> str:
+def start_text(
+    skills: list[str], notices: list[dict[str, Any]], hints: list[str] | None = None, room: int = START_LIMIT
+) -> str:
     """What is in force at the start of a session; empty when nothing is.
 
-    ``skills`` are the names something was learned about; ``notices`` are shown newest first (their ids sort by time).
+    ``skills`` are the names something was learned about; ``notices`` are shown newest first (their ids sort by time);
+    ``hints`` say what was kept of earlier drafts, one line a skill.
     """
     parts = []
     if skills:
         names = ", ".join(skills[:SKILLS_NAMED])
         rest = f" (and {len(skills) - SKILLS_NAMED} more: harness status)" if len(skills) > SKILLS_NAMED else ""
         parts.append(f"harness: lessons exist for the skills {names}{rest}. They come along when the skill is used.")
+    if hints:
+        told = "\n".join(f"- {one}" for one in hints[:HINTS_NAMED])
+        parts.append("Drafts that the user kept before:\n" + clip(told, room // 3, "harness hints"))
     if notices:
         newest = sorted(notices, key=lambda notice: str(notice.get("id") or ""), reverse=True)
         lines = "\n".join(notice_text(notice) for notice in newest)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from harness.evals import EVALS, RECOVERABLE
 from harness.flows.ledgers import rows
 from harness.flows.observe import FEEDBACK, QUEUE
 from harness.ids import ulid
@@ -13,7 +14,6 @@ from harness.loader import controller, queue
 from harness.store.commit import Store
 from harness.store.tick import Append, Tick
 
-EVALS: Final = "state/log/evals.ndjson"
 MOST_GAPS: Final = 60
 
 
@@ -39,7 +39,7 @@ def enqueue_from_evals(store: Store) -> None:
     since = {row["skill"]: row["ts"] for row in queued if row["op"] == "done"}
     by_skill: dict[str, list[dict[str, Any]]] = {}
     for row in rows(store, EVALS):
-        if row["ts"] > since.get(row["skill"], ""):
+        if row["ts"] > since.get(row["skill"], "") and row.get("primary_issue") not in RECOVERABLE:
             by_skill.setdefault(row["skill"], []).append(row)
     for skill, evals in sorted(by_skill.items()):
         poor = [row["id"] for row in evals if row["score"] <= 0.75 and row["id"] not in taken]

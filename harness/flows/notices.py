@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from harness.flows import taste
 from harness.flows.ledgers import rows
 from harness.flows.predictions import to_check
 from harness.flows.tune import exported
@@ -75,6 +76,7 @@ def notices(store: Store) -> dict[str, Any]:
         "quarantine": _unread(store),
         "proposals": waits,
         "checks": to_check(store),
+        "hints": taste.exported(store),
         "behind": _behind(store),
         "open": any(entry.state in ("open", "running") for entry in entries.values()),
         "skills": _names(store),

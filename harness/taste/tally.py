@@ -1,0 +1,161 @@
+"""Counting decisions: rows of approvals in, buckets by (source skill, shape) out. Streaming; memory stays small.
+
+A later decision on the same draft takes the place of an earlier one, as long as it comes within the last WINDOW drafts.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+SAMPLES: Final = 5
+WINDOW: Final = 20_000
+MAX_LATENCY_MS: Final = 7 * 86_400_000
+"""A latency beyond a week says nothing of taste; it is left out and counted, as negative ones are."""
+_SLOTS: Final[dict[str, str]] = {"approve": "accepts", "dismiss": "rejects", "edit": "edits"}
+Z: Final = 1.959964
+
+
+@dataclass
+class Bucket:
+    """The counts of one (skill, shape). ``weights`` are the decayed counts, where decay is on."""
+
+    accepts: int = 0
+    rejects: int = 0
+    edits: int = 0
+    accepted: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    rejected: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    reasons: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    accept_ms: array[int] = field(default_factory=lambda: array("I"))
+    reject_ms: array[int] = field(default_factory=lambda: array("I"))
+    odd_latencies: int = 0
+    weights: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    @property
+    def n(self) -> int:
+        """Decisions that say keep or throw away; edits are counted beside them."""
+        return self.accepts + self.rejects
+
+    @property
+    def rate(self) -> float | None:
+        """The share that was kept; None for 0 of 0."""
+        return self.accepts / self.n if self.n else None
+
+
+@dataclass
+class Tally:
+    """All buckets of a pass, and what was skipped by reason."""
+
+    buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+    scanned: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    repeats: int = 0
+
+    def skip(self, reason: str) -> None:
+        """Count a row that can't be used."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+
+
+def tally(
+    rows: Iterable[Any], shape: Callable[[Mapping[str, Any]], str | None], half_life_days: float | None = None
+) -> Tally:
+    """Count ``rows`` in their order. ``shape(row)`` gives the shape of a row's draft, or None when the draft is gone (it
+    then counts as other, and as missing). Rows that are none are counted by reason and skipped."""
+    out = Tally()
+    window: OrderedDict[str, tuple[tuple[str, str], Mapping[str, Any]]] = OrderedDict()
+    buckets, newest = out.buckets, 0.0
+    for row in rows:
+        out.scanned += 1
+        if type(row) is not dict:
+            out.skip("malformed")
+            continue
+        decision, path, skill = row.get("decision"), row.get("path"), row.get("source_skill")
+        if decision not in _SLOTS or type(path) is not str or type(skill) is not str:
+            out.skip(
+                "no-decision" if decision is None else "unknown-decision" if decision not in _SLOTS else "malformed"
+            )
+            continue
+        found = shape(row)
+        if found is None:
+            out.skip("missing_draft")
+            found = "other"
+        if path in window:
+            out.repeats += 1
+            del window[path]
+        window[path] = ((skill, found), row)
+        if len(window) > WINDOW:
+            _, (key, old) = window.popitem(last=False)
+            _count(buckets, key, old, half_life_days)
+    for key, row in window.values():
+        _count(buckets, key, row, half_life_days)
+    if half_life_days:
+        newest = max((_days(r) for _, r in window.values()), default=0.0)
+        for bucket in buckets.values():
+            bucket.weights = [w * 2 ** (-newest / half_life_days) for w in bucket.weights]
+    return out
+
+
+def _count(
+    buckets: dict[tuple[str, str], Bucket], key: tuple[str, str], row: Mapping[str, Any], half_life: float | None
+) -> None:
+    bucket = buckets.get(key)
+    if bucket is None:
+        bucket = buckets[key] = Bucket()
+    decision = row["decision"]
+    if decision == "edit":
+        bucket.edits += 1
+        return
+    kept = decision == "approve"
+    title = row.get("title")
+    if kept:
+        bucket.accepts += 1
+        bucket.accepted.append(title if type(title) is str else "")
+    else:
+        bucket.rejects += 1
+        bucket.rejected.append(title if type(title) is str else "")
+        if reason := row.get("reason"):
+            bucket.reasons.append(str(reason))
+    latency = row.get("latency_ms")
+    if type(latency) is int:
+        if 0 <= latency <= MAX_LATENCY_MS:
+            (bucket.accept_ms if kept else bucket.reject_ms).append(latency)
+        else:
+            bucket.odd_latencies += 1
+    if half_life:
+        bucket.weights[0 if kept else 1] += 2 ** (_days(row) / half_life)
+
+
+def _days(row: Mapping[str, Any]) -> float:
+    """Days since 2020: small enough that a power of two of it stays a number."""
+    try:
+        return datetime.fromisoformat(str(row.get("ts"))).timestamp() / 86_400 - 18_262
+    except ValueError:
+        return 0.0
+
+
+def confidence(n: int) -> str:
+    """low below 3 decisions, medium below 10, high from 10 on."""
+    return "low" if n < 3 else "medium" if n < 10 else "high"
+
+
+def wilson(accepts: int, n: int) -> tuple[float, float] | None:
+    """Wilson's 95 % interval of a share; None for 0 of 0."""
+    if not n:
+        return None
+    p = accepts / n
+    middle, half = p + Z * Z / (2 * n), Z * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    bottom = 1 + Z * Z / n
+    return round(max(0.0, (middle - half) / bottom), 4), round(min(1.0, (middle + half) / bottom), 4)
+
+
+def percentile(values: array[int], share: float) -> int | None:
+    """The nearest-rank percentile; None without values."""
+    if not values:
+        return None
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]

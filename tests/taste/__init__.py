@@ -1,0 +1,1 @@
+"""The taste loop: shapes, counts, hints, drafts and their decisions."""
