@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import hooks, reading, scrub, ticks, verify
+from bench import hooks, reading, scrub, sessions, ticks, verify
 from bench.measure import Result
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,7 +21,7 @@ def main() -> int:
     """Run what was asked for; the exit code is 0 whatever the figures say: they are for people to judge."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="inside, cold, bulk, ageing, hooks, verify, reading, scrub (default: all)"
+        "names", nargs="*", help="inside, cold, bulk, ageing, hooks, verify, reading, scrub, sessions (default: all)"
     )
     parser.add_argument("--rounds", type=int, default=25, help="rounds of each comparison (default: 25)")
     parser.add_argument("--ticks", type=int, default=20_000, help="ticks of `ageing` (default: 20,000)")
@@ -35,6 +35,7 @@ def main() -> int:
         "verify": lambda: verify.history(given.rounds, 10_000, 100_000),
         "reading": lambda: reading.reading(given.rounds),
         "scrub": scrub.scrubbed,
+        "sessions": lambda: sessions.reading(given.rounds, 100),
     }
     if unknown := set(given.names) - set(parts):
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from harness.sessions.account import Account
 from harness.sessions.graph import KEEP, Kind, Node, Role, Session, Text
+
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class Builder:
@@ -66,13 +70,14 @@ class Builder:
         if call.ok is None:
             call.ok, call.output = ok, self.text(output)
         elif output not in (call.output.head, *(t.head for t in call.extra)):
-            call.extra.append(self.text(output))
+            call.extra = (*call.extra, self.text(output))
             call.ok = call.ok and ok
         return call
 
     def text(self, text: str) -> Text:
         """``text`` clipped to what is kept."""
-        return Text.of(text, self.keep)
+        size = len(text)
+        return Text(text, "", size) if size <= self.keep else Text.of(text, self.keep)
 
     def more(self, node: Node, text: str) -> None:
         """Add a paragraph to what a turn says."""
@@ -97,9 +102,11 @@ def dumped(value: Any) -> str:
     if value is None:
         return ""
     try:
-        return json.dumps(strict(value), ensure_ascii=False, allow_nan=False)
-    except (RecursionError, ValueError):
+        return _ENCODE(value)
+    except RecursionError:
         return "[nested too deep to show]"
+    except ValueError:
+        return _ENCODE(strict(value))
 
 
 def strict(value: Any) -> Any:
@@ -121,8 +128,6 @@ def media(kind: str, media_type: Any, data: Any) -> str:
 
 def when(value: Any) -> str | None:
     """A time stamp as it stands when it is one: ISO 8601, or a number of milliseconds."""
-    from datetime import UTC, datetime
-
     try:
         if isinstance(value, str):
             datetime.fromisoformat(value)

@@ -114,29 +114,31 @@ class _State:
         self.blocks: set[tuple[str, str, int]] = set()  # what a reply's blocks say, to know one that comes again
         self.prompts: dict[tuple[str, str, str], Node] = {}
         self.waiting: list[tuple[str, str, int, Node | None]] = []  # lines whose parent has not come
-        self.line_of: dict[str, int] = {}
-        self.parent_of: dict[str, str] = {}
+        self.links: dict[str, tuple[int, Any]] = {}  # uuid -> its line and its parent
 
     # --- one line ----------------------------------------------------------------------------------------------
 
     def take(self, record: Record, account: Account, agent: str) -> None:
         data, line = record.data, record.line
-        kind = data.get("type")
-        uuid = data.get("uuid") if isinstance(data.get("uuid"), str) else None
-        if uuid is not None:
+        kind, uuid = data.get("type"), data.get("uuid")
+        if not isinstance(uuid, str):
+            uuid = None
+        else:
             if uuid in self.anchor:
                 duplicate(account, line)
                 return
-            self.line_of[uuid] = line
+            self.links[uuid] = (line, data.get("parentUuid"))
         if not isinstance(kind, str):
             account.odd["no type"] += 1
             return
         if not self.session.cwd and isinstance(data.get("cwd"), str):
             self.session.cwd = data["cwd"]
-        if kind in ("custom-title", "ai-title") and isinstance(data.get("title") or data.get("customTitle"), str):
-            self.session.title = data.get("title") or data["customTitle"]
-        if kind in _BOOKS and uuid is None:
-            return
+        if kind in _BOOKS:
+            title = data.get("title") or data.get("customTitle")
+            if kind in ("custom-title", "ai-title") and isinstance(title, str):
+                self.session.title = title
+            if uuid is None:
+                return
         thread = self._thread(data, uuid, agent)
         before = self._before(data, uuid, line, thread, account)
         node: Node | None = before
@@ -178,8 +180,6 @@ class _State:
         """The turn that a line follows in the chat."""
         last = self.builder.last_turn(thread)
         parent = data.get("parentUuid")
-        if isinstance(parent, str) and uuid is not None:
-            self.parent_of[uuid] = parent
         if isinstance(parent, str) and parent:
             if parent == uuid:
                 account.notes.append(f"line {line}: it is its own parent (a circle); put behind the turn before it")
@@ -438,11 +438,11 @@ class _State:
                     account.notes.append(f"line {line}: its parent is not in the file; put behind the turn before it")
             elif self._circle(uuid, parent):
                 account.notes.append(
-                    f"line {line}: its parent, line {self.line_of.get(parent, 0)}, descends from it (a circle); put in file order"
+                    f"line {line}: its parent, line {self.links[parent][0]}, descends from it (a circle); put in file order"
                 )
             else:
                 account.notes.append(
-                    f"line {line}: its parent comes later, in line {self.line_of.get(parent, 0)}; put in file order"
+                    f"line {line}: its parent comes later, in line {self.links[parent][0]}; put in file order"
                 )
         if missing > 20:
             account.notes.append(f"{missing - 20} more lines without their parents")
@@ -455,7 +455,8 @@ class _State:
             if at == uuid:
                 return True
             seen.add(at)
-            at = self.parent_of.get(at)
+            above = self.links.get(at, (0, None))[1]
+            at = above if isinstance(above, str) else None
         return False
 
 

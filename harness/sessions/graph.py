@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from harness.sessions.account import Account
 
@@ -15,8 +15,7 @@ KEEP: Final = 12_000
 """Characters of a text that are kept in memory; the rest is counted. Enough for several times the caps of a page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text with its middle left out: the first and the last characters, and how many there were."""
 
     head: str = ""
@@ -39,6 +38,9 @@ class Text:
         return self.size > 0
 
 
+NOTHING: Final = Text()
+
+
 @dataclass(slots=True)
 class Node:
     """One thing that happened.
@@ -57,9 +59,9 @@ class Node:
     caller: str | None = None
     name: str = ""
     label: str = ""
-    input: Text = field(default_factory=Text)
-    output: Text = field(default_factory=Text)
-    extra: list[Text] = field(default_factory=list)
+    input: Text = NOTHING
+    output: Text = NOTHING
+    extra: tuple[Text, ...] = ()
     ok: bool | None = None
     ts: str | None = None
     usage: dict[str, int] | None = None

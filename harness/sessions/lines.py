@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from harness.errors import HarnessError
 from harness.sessions.account import Account, Dropped
@@ -20,9 +19,9 @@ from harness.sessions.account import Account, Dropped
 try:
     from orjson import loads as _orjson
 except ImportError:  # the extra `fast`; without it reading takes about twice as long
-    _fast: Callable[[bytes], Any] = json.loads
+    parse: Callable[[bytes], Any] = json.loads
 else:
-    _fast = _orjson
+    parse = _orjson
 
 IsRecord = Callable[[dict[str, Any]], bool]
 _DECODER: Final = json.JSONDecoder(strict=False)
@@ -41,8 +40,7 @@ class NotATranscript(HarnessError):
     """A file that holds no session in a form that is known."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One object of a transcript: its line (from 1) and whether it had to be mended to be read."""
 
     line: int
@@ -81,7 +79,7 @@ def _read(file: BinaryIO, is_record: IsRecord, account: Account) -> Iterator[Rec
             continue
         account.lines += 1
         try:
-            value = _fast(line)
+            value = parse(line)
         except (ValueError, RecursionError):
             yield from _broken(number, line, not raw.endswith(b"\n"), is_record, account)
             continue
