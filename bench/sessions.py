@@ -57,17 +57,23 @@ def _exchange(chance: random.Random, turn: int, parent: str | None) -> Iterator[
         chance.choice(("let me look ", "über die Datei\n", 'a "quoted" word ', "1234567 ")) for _ in range(20)
     )
     output = "def work(value):\n    return value + 1  # naïve\n" * (size // 45 + 1)
-    yield {"parentUuid": parent, "type": "assistant", "uuid": f"a{turn}", **common, "message": {
-        "id": f"msg_{turn}", "role": "assistant", "usage": {"input_tokens": 9, "output_tokens": 9},
-        "content": [{"type": "text", "text": text}, {"type": "tool_use", "id": f"toolu_{turn}", "name": "Read", "input": {"file_path": "/proj/a.py"}}]}}  # fmt: skip
-    yield {"parentUuid": f"a{turn}", "type": "user", "uuid": f"u{turn}", **common, "toolUseResult": {"stdout": output, "stderr": "", "interrupted": False},
-           "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": output}]}}  # fmt: skip
+    call = {"type": "tool_use", "id": f"toolu_{turn}", "name": "Read", "input": {"file_path": "/proj/a.py"}}
+    reply = {"id": f"msg_{turn}", "role": "assistant", "usage": {"input_tokens": 9, "output_tokens": 9}}
+    result = {"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": output}
+    yield {
+        "parentUuid": parent, "type": "assistant", "uuid": f"a{turn}", **common,
+        "message": {**reply, "content": [{"type": "text", "text": text}, call]},
+    }  # fmt: skip
+    yield {
+        "parentUuid": f"a{turn}", "type": "user", "uuid": f"u{turn}", **common, "message": {"role": "user", "content": [result]},
+        "toolUseResult": {"stdout": output, "stderr": "", "interrupted": False},
+    }  # fmt: skip
     yield {
         "type": "progress",
         "uuid": f"p{turn}",
         "parentUuid": f"u{turn}",
         **common,
-        "data": {"type": "hook_progress", "hookEvent": "PostToolUse"},
+        "data": {"hookEvent": "PostToolUse"},
     }
     yield {"type": "last-prompt", "leafUuid": f"u{turn}", "sessionId": "s"}
 
@@ -99,7 +105,8 @@ def reading(rounds: int, megabytes: int) -> Iterator[Result]:
                 [sys.executable, "-c", _READ, *map(str, paths)], capture_output=True, text=True, check=True
             ).stdout
         )
-        longest = max(len(line) for line in open(paths[0], "rb")) / 1e6
+        with open(paths[0], "rb") as file:
+            longest = max(map(len, file)) / 1e6
         yield Result(
             f"sessions: memory over a corpus of {size / 1e6:.0f} MB (MB)",
             float(taken),

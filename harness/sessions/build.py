@@ -10,7 +10,6 @@ from typing import Any, Final
 from harness.sessions.account import Account
 from harness.sessions.graph import KEEP, Kind, Node, Role, Session, Text
 
-
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 

@@ -112,7 +112,7 @@ class _State:
         self.thread: dict[str, str] = {}  # uuid of a side line -> its thread
         self.replies: dict[str, Node] = {}  # message.id -> its turn
         self.blocks: set[tuple[str, str, int]] = set()  # what a reply's blocks say, to know one that comes again
-        self.prompts: dict[tuple[str, str, str], Node] = {}
+        self.prompts: dict[tuple[str, str, int], Node] = {}
         self.waiting: list[tuple[str, str, int, Node | None]] = []  # lines whose parent has not come
         self.links: dict[str, tuple[int, Any]] = {}  # uuid -> its line and its parent
 
@@ -255,7 +255,7 @@ class _State:
             self._result(block, data, line, thread, before)
         said = [b for b in content if b not in results] if results else content
         text = "\n".join(t for t in (self._said(b, account) for b in said) if t)
-        if not text.strip():
+        if not text or text.isspace():
             return before
         ts, uuid = when(data.get("timestamp")), data.get("uuid") if isinstance(data.get("uuid"), str) else ""
         more: dict[str, Any] = {"thread": thread, "ts": ts, "mended": record.mended}
@@ -265,7 +265,7 @@ class _State:
         if data.get("isMeta") is True or label:
             self._note(before, line, thread, label or _meta_label(data), text)
             return before
-        key = (str(data.get("promptId")), str(data.get("timestamp")), text)
+        key = (str(data.get("promptId")), str(data.get("timestamp")), hash(text))
         if key in self.prompts and data.get("timestamp") and key[0] != "None":
             duplicate(account, line)
             return self.prompts[key]
@@ -280,7 +280,7 @@ class _State:
         )
         self.prompts[key] = turn
         if not self.session.title and not thread:
-            self.session.title = " ".join(text.split())[:80]
+            self.session.title = " ".join(text[:400].split())[:80]
         return turn
 
     def _summary(self, text: str, line: int, uuid: str, before: Node | None, more: dict[str, Any]) -> Node:
@@ -462,7 +462,7 @@ class _State:
 
 def _typed(text: str) -> tuple[str, str]:
     """A prompt as it was typed, and a label when it is the client's own."""
-    match = _TAG.match(text.lstrip())
+    match = _TAG.match(text[:200].lstrip())
     if match is None:
         return (text, "interrupted") if text.startswith("[Request interrupted") else (text, "")
     tag = match[1]

@@ -139,7 +139,7 @@ def _message(
     builder.add(
         "user", "turn", record.line, predecessor=_last(builder), output=builder.text(text), ts=ts, mended=record.mended
     )
-    session.title = session.title or " ".join(text.split())[:80]
+    session.title = session.title or " ".join(text[:400].split())[:80]
     return None
 
 

@@ -112,7 +112,7 @@ class _State:
             if text.strip() and not note:
                 turn = self._turn("user", record, name, data)
                 self.builder.more(turn, text.strip())
-                self.session.title = self.session.title or " ".join(text.split())[:80]
+                self.session.title = self.session.title or " ".join(text[:400].split())[:80]
             elif note:
                 self._note("client's note", text, record.line)
         elif kind == "gemini":

@@ -72,7 +72,7 @@ def _node(data: dict[str, Any], line: int, builder: Builder, seen: dict[str, Nod
         ts=when(data.get("ts")), usage=numbers(data.get("usage")),
     )  # fmt: skip
     if not builder.session.title and data["role"] == "user":
-        builder.session.title = " ".join(text.split())[:80]
+        builder.session.title = " ".join(text[:400].split())[:80]
     return node
 
 
