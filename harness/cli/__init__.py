@@ -16,6 +16,7 @@ from harness.errors import FAILED, USAGE, HarnessError
 # name -> (module, one line of help, on the first help page)
 COMMANDS: dict[str, tuple[str, str, bool]] = {
     "init": ("setup", "Set up this project, once per project.", True),
+    "scan": ("scan", "What your sessions say about your skills; before any install.", True),
     "status": ("status", "What waits, what is pending, what went wrong.", True),
     "log": ("history", "Lessons, newest first.", True),
     "show": ("history", "One lesson: message, diff and rows.", True),

@@ -67,12 +67,12 @@ def reader(client: str) -> Reader:
 
 def read(path: Path, keep: int = KEEP) -> Session:
     """The session in ``path``, by the reader whose records it holds. Raises NotATranscript, and OSError."""
-    with _no_collection():
+    with no_collection():
         return reader(client_of(path)).read(path, keep)
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """No garbage collection meanwhile: reading makes many objects and no cycles, and looking for some takes a third of the time."""
     was = gc.isenabled()
     gc.disable()
