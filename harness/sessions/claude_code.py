@@ -139,8 +139,11 @@ class _State:
                 self.session.title = title
             if uuid is None:
                 return
-        thread = self._thread(data, uuid, agent)
-        before = self._before(data, uuid, line, thread, account)
+        thread = agent if agent or data.get("isSidechain") is not True else self._thread(data, uuid)
+        parent = data.get("parentUuid")
+        before = self.anchor.get(parent) if isinstance(parent, str) and parent != uuid else None
+        if before is None or before.thread != thread:
+            before = self._before(data, uuid, line, thread, account)
         node: Node | None = before
         if kind == "assistant":
             node = self._assistant(record, thread, before, account)
@@ -156,12 +159,8 @@ class _State:
         if uuid is not None:
             self.anchor[uuid] = node
 
-    def _thread(self, data: dict[str, Any], uuid: str | None, agent: str) -> str:
-        """The thread of a line: the agent's id, or for old clients' side lines the first of them."""
-        if agent:
-            return agent
-        if data.get("isSidechain") is not True:
-            return ""
+    def _thread(self, data: dict[str, Any], uuid: str | None) -> str:
+        """The thread of a side line in the main file: the agent's id, or for old clients the first line of it."""
         given = data.get("agentId")
         parent = data.get("parentUuid")
         thread = (

@@ -71,7 +71,7 @@ def records(path: Path, is_record: IsRecord, account: Account) -> Iterator[Recor
 
 
 def _read(file: BinaryIO, is_record: IsRecord, account: Account) -> Iterator[Record]:
-    for number, raw in enumerate(iter(file.readline, b""), 1):
+    for number, raw in enumerate(file, 1):
         line = raw.strip(b" \t\r\n")
         if number == 1 and line.startswith(b"\xef\xbb\xbf"):
             line = line[3:].strip(b" \t\r\n")
