@@ -162,7 +162,11 @@ def _evidence(cause: Cause) -> None:
         click.echo(f"      “{shown(str(words))}”" + (f"  ({row['line']})" if row.get("line") else ""))
     for one in cause.prompts:
         said = (
-            f"the user had said: “{shown(one['prompt'])}”" if one["prompt"] else "its transcript is not on this machine"
+            f"the user had said: “{shown(one['prompt'])}”"
+            if one["prompt"]
+            else f"an excerpt is kept in {one['kept']}"
+            if one["kept"]
+            else "its transcript is not on this machine"
         )
         click.echo(f"    session {shown(one['session'])}: {said}")
 

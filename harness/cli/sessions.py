@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import ago, json_option, print_json, shown, table
+from harness.cli.common import ago, json_option, print_json, shown, table, workspace
 from harness.errors import FAILED, HarnessError
 from harness.sessions import reader
 from harness.sessions.graph import Node, Session
@@ -288,6 +288,35 @@ def _node(node: Node) -> dict[str, Any]:
         "mended",
     )
     return {name: getattr(node, name) for name in plain} | {"input": node.input.size, "output": node.output.size}
+
+
+@sessions_command.command("keep")
+@click.argument("session", metavar="SID|FILE")
+@click.option("--turns", "turns", metavar="A:B", default="", help="Only these turns.")
+@json_option
+@click.pass_context
+def keep_command(ctx: click.Context, session: str, turns: str, as_json: bool) -> None:
+    """Keep an excerpt in the workspace, without secrets and personal data: clients delete their sessions after a while.
+
+    \b
+    Example:
+      harness sessions keep 6f0d2c3e --turns 12:20
+    """
+    from harness.flows.keep import keep
+    from harness.store.commit import Store
+
+    start, end = _range(turns)
+    with Store(workspace(ctx)) as store:
+        done = keep(store, reader.locate(session, os.environ), start, end)
+    if as_json:
+        print_json(vars(done))
+        return
+    taken = ", ".join(f"{n} {name}" for name, n in done.removed.items())
+    click.echo(
+        f"kept in {done.path}" + (f"; taken out: {taken}" if taken else "")
+        if done.commit
+        else f"{done.path} is kept already"
+    )
 
 
 @sessions_command.command("tail")

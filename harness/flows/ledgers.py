@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from harness.store.commit import Store
 
+EXCERPTS: Final = "state/log/sessions"
 UNDONE: Final = "state/log/undone.ndjson"
 
 
@@ -22,3 +23,8 @@ def undone(store: Store) -> set[str]:
         if isinstance(row, dict):
             gone = gone - {row["row"]} if row["again"] else gone | {row["row"]}
     return gone
+
+
+def excerpt_of(session: str) -> str:
+    """The file of the workspace that keeps an excerpt of a session, whether there is one or not."""
+    return f"{EXCERPTS}/{session}.md"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from harness import redact
 from harness.errors import USAGE, HarnessError
-from harness.flows.ledgers import undone
+from harness.flows.ledgers import excerpt_of, undone
 from harness.skills import find
 from harness.store import history
 from harness.store.commit import Store
@@ -104,7 +104,7 @@ def behind(store: Store, entry: history.Entry, env: Mapping[str, str]) -> Cause:
 
 def _fill(store: Store, cause: Cause, env: Mapping[str, str]) -> None:
     cause.rows = _rows_behind(store, cause.entry)
-    cause.prompts = list(_prompts(cause, env))
+    cause.prompts = list(_prompts(store, cause, env))
     cause.undone_by = _undone_by(store, cause.entry)
 
 
@@ -174,7 +174,7 @@ def _undone_by(store: Store, entry: history.Entry) -> str | None:
     return out.strip() or None
 
 
-def _prompts(cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _prompts(store: Store, cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
     seen = set()
     sessions = [str(row["session"]) for row in cause.rows if row.get("session")] or cause.entry.trailers.get(
         "Session", ""
@@ -185,11 +185,12 @@ def _prompts(cause: Cause, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         if session in seen:
             continue
         seen.add(session)
-        path = transcript_of(session, env)
+        path, kept = transcript_of(session, env), excerpt_of(session)
         said = _prompt_before(path, needle, turn) if path else None
         yield {
             "session": session,
             "transcript": str(path) if path else "",
+            "kept": kept if not path and store.tree.blob_id(kept) else "",
             "prompt": redact.scrub(said or "")[:MAX_QUOTE],
         }
 
