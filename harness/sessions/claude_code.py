@@ -238,9 +238,10 @@ class _State:
             mark = hash(said if isinstance(said, str) else repr(block))
         else:
             mark = hash(repr(block))
-        if (key, str(ts), mark) in self.blocks:
+        known = (key, ts if isinstance(ts, str) else "", mark)
+        if known in self.blocks:
             return False
-        self.blocks.add((key, str(ts), mark))
+        self.blocks.add(known)
         return True
 
     def _user(self, record: Record, thread: str, before: Node | None, account: Account) -> Node | None:
