@@ -19,6 +19,7 @@ from harness.sessions.pieces import Caps
 from harness.sessions.render import DEFAULT, render_session
 
 _SHOWN = 20
+_PAUSE = 0.5  # seconds between two looks at a file that is followed
 
 
 @click.group("sessions")
@@ -124,7 +125,7 @@ def _state(session: Session, mtime: float) -> str:
 
 
 @sessions_command.command("read")
-@click.argument("session", metavar="SID[:HEAD]|FILE")
+@click.argument("session", metavar="[SID[:HEAD]|FILE]", default="")
 @click.option(
     "--turns",
     "turns",
@@ -166,7 +167,7 @@ def read_command(
     args_chars: int,
     result_chars: int,
 ) -> int:
-    """A page of a session. It ends with the command that reads on.
+    """A page of a session (inside a client: of this one, unless you name another). It ends with the command that reads on.
 
     \b
     Examples:
@@ -180,7 +181,7 @@ def read_command(
         caps=Caps(turn_chars, args_chars, result_chars),
     )  # fmt: skip
     click.echo(text, nl=False)
-    return FAILED if text.startswith("no such session") else 0
+    return FAILED if text.startswith(("no such session", "no session")) else 0
 
 
 def _range(turns: str) -> tuple[int, int]:
@@ -331,17 +332,22 @@ def tail_command(session: str, count: int, no_follow: bool) -> None:
       harness sessions tail 6f0d2c3e
     """
     path = reader.locate(session, os.environ)
-    read = reader.read(path)
-    total = sum(n.kind == "turn" for n in read.branch())
-    click.echo(render_session(str(path), start_turn=-count, max_chars=0), nl=False)
-    size = path.stat().st_size
+    done, size = _complete(reader.read(path), resting=no_follow), path.stat().st_size
+    if done:
+        click.echo(render_session(str(path), start_turn=max(1, done - count + 1), end_turn=done, max_chars=0), nl=False)
     while not no_follow:
-        time.sleep(0.5)
+        time.sleep(_PAUSE)
         now = path.stat().st_size
-        if now == size:
-            continue
+        # A turn whose calls may still come is shown once the file has rested.
+        whole = _complete(reader.read(path), resting=now == size)
         size = now
-        turns = sum(n.kind == "turn" for n in reader.read(path).branch())
-        if turns > total:
-            click.echo(render_session(str(path), start_turn=total + 1, max_chars=0), nl=False)
-            total = turns
+        if whole > done:
+            click.echo(render_session(str(path), start_turn=done + 1, end_turn=whole, max_chars=0), nl=False)
+            done = whole
+
+
+def _complete(session: Session, *, resting: bool) -> int:
+    """How many turns of the active branch are whole: the last one counts when nothing is being written and no call waits."""
+    turns = [n for n in session.branch() if n.kind == "turn"]
+    waits = bool(turns) and any(n.kind == "call" and n.ok is None for n in session.called_by(turns[-1].id))
+    return len(turns) - (bool(turns) and (waits or not resting))

@@ -48,7 +48,7 @@ class Request:
 
 
 def render_session(
-    session_id: str,
+    session_id: str = "",
     head_id: str | None = None,
     start_turn: int = 0,
     end_turn: int = 0,
@@ -63,14 +63,19 @@ def render_session(
 ) -> str:
     """A page of a session as text.
 
-    ``session_id`` is an id, its beginning, a file, or one of these with ``:HEAD``; ``store`` finds the file of a name (default:
-    the clients' folders). Never longer than ``max_chars`` (at least 1,000; 0: no limit): it ends after the last whole turn that
-    fits and says which comes next; a first turn that alone is too long is cut inside. An unknown session, an unknown head and an
-    empty session are one-line notices. Raises NotATranscript, BadRange.
+    ``session_id`` is an id, its beginning, a file, or one of these with ``:HEAD``; without it the client's current session.
+    ``store`` finds the file of a name (default: in the clients' folders). Never longer than ``max_chars`` (at least 1,000;
+    0: no limit): it ends after the last whole turn that fits and says which comes next; a first turn that alone is too long
+    is cut inside. An unknown session, an unknown head and an empty session are one-line notices. Raises NotATranscript,
+    BadRange.
     """
+    env = os.environ if env is None else env
+    session_id = session_id or env.get("CLAUDE_CODE_SESSION_ID", "")
+    if not session_id:
+        return "no session is named, and this is no client's process; see `harness sessions list`\n"
     name, head = _split(session_id, head_id)
     try:
-        path = store(name) if store else reader.locate(name, env if env is not None else os.environ)
+        path = store(name) if store else reader.locate(name, env)
         session = reader.read(path, max(KEEP, 2 * max(caps.turn, caps.arguments, caps.result)))
     except (reader.NoSession, FileNotFoundError) as error:
         return f"no such session: {safe(str(error))}\n"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.cli.conftest import Project
-from tests.sessions.places import SAMPLES, case
+from tests.sessions.places import SAMPLES, case, markers
 
 
 @pytest.fixture
@@ -84,3 +87,36 @@ def test_dump_shows_every_node_with_its_edges(project: Project, home: Path) -> N
 
 def test_tail_begins_with_the_last_turns(project: Project, home: Path) -> None:
     assert project.ok("sessions", "tail", "c0bc", "--turns", "2", "--no-follow").out.startswith("turns 7-8 of 8 ")
+
+
+def test_read_without_a_name_reads_the_current_session(project: Project, home: Path) -> None:
+    done = project.ok("sessions", "read", env={"CLAUDE_CODE_SESSION_ID": "c0bc70e2-9e04"})
+    assert "session c0bc70e2-9e04" in done.out
+    assert project.harness("sessions", "read").code == 1
+
+
+def test_tail_follows_what_is_written(project: Project, home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "live.jsonl"
+    whole = case("T-39").read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:3]))
+    command = [sys.executable, "-P", "-u", "-m", "harness", "sessions", "tail", str(path)]
+    with subprocess.Popen(command, cwd=project.root, env=project.env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            seen = _until(process.stdout, "[2] assistant")
+            with open(path, "ab") as file:
+                file.write(b"".join(whole[3:]))
+            seen += _until(process.stdout, "t39-m06")
+        finally:
+            process.kill()
+    assert markers(seen) == [f"t39-m{n:02d}" for n in range(1, 7)]
+
+
+def _until(stream: IO[str], text: str) -> str:
+    """What ``stream`` gives up to the line after the one with ``text``."""
+    out = ""
+    for line in stream:
+        out += line
+        if text in out:
+            return out
+    raise AssertionError(out)
