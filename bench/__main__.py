@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import hooks, reading, scrub, sessions, ticks, verify
+from bench import hooks, reading, scrub, sessions, taste, ticks, verify
 from bench.measure import Result
 
 RESULTS = Path(__file__).parent / "results"
@@ -35,6 +35,7 @@ def main() -> int:
         "verify": lambda: verify.history(given.rounds, 10_000, 100_000),
         "reading": lambda: reading.reading(given.rounds),
         "scrub": scrub.scrubbed,
+        "taste": taste.taste,
         "sessions": lambda: sessions.reading(given.rounds, 100),
     }
     if unknown := set(given.names) - set(parts):

@@ -199,8 +199,8 @@ def _draft(
     from harness.flows.desk import open_desk
 
     with Store(workspace(ctx)) as store, open_desk(store) as desk:
-        operator = who("deciding on a draft", token_file, desk.operators)
         one = drafting.find(store, id_)
+        operator = who("deciding on a draft", token_file, desk.operators)
         token = operator.channel == "token"
         if token and (sha256 is None or decision is None):
             raise click.UsageError("With a token, give --sha256 of the text that was read, and --approve or --reject.")

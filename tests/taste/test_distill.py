@@ -375,7 +375,9 @@ def test_an_action_item_draft_needs_its_two_fields(bench: Bench) -> None:
     with pytest.raises(GateRefused, match="action_item_id"):
         drafting.new(bench.store, "action-item-draft", MAIL, {})
     made, _ = drafting.new(bench.store, "action-item-draft", MAIL, {"action_item_id": "7", "meeting_id": "3"})
-    assert made.text.startswith('---\nsource_skill: "action-item-draft"\naction_item_id: "7"\nmeeting_id: "3"\n---\nSubject: Offer')
+    assert made.text.startswith(
+        '---\nsource_skill: "action-item-draft"\naction_item_id: "7"\nmeeting_id: "3"\n---\nSubject: Offer'
+    )
 
 
 def test_writer_and_reader_say_the_same_shape(bench: Bench) -> None:
