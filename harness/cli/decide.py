@@ -196,11 +196,12 @@ def _draft(
 ) -> int:  # fmt: skip
     from harness.cli.draft import decide_one
     from harness.flows import drafting
-    from harness.flows.desk import open_desk
+    from harness.flows.approvals import OPERATORS
+    from harness.flows.desk import document
 
-    with Store(workspace(ctx)) as store, open_desk(store) as desk:
+    with Store(workspace(ctx)) as store:
         one = drafting.find(store, id_)
-        operator = who("deciding on a draft", token_file, desk.operators)
+        operator = who("deciding on a draft", token_file, list(document(store, OPERATORS).get("operators") or ()))
         token = operator.channel == "token"
         if token and (sha256 is None or decision is None):
             raise click.UsageError("With a token, give --sha256 of the text that was read, and --approve or --reject.")

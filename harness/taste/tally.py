@@ -85,30 +85,29 @@ def _tally(
     # Decisions of the last drafts, by path, in two generations: the older one is counted and dropped as a whole.
     young: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}
     old: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}
-    newest = 0.0
+    newest, scanned = 0.0, 0
     for row in rows:
-        out.scanned += 1
-        if type(row) is not dict:
-            out.skip("malformed")
-            continue
-        decision, path, skill = row.get("decision"), row.get("path"), row.get("source_skill")
-        if decision not in _DECISIONS or type(path) is not str or type(skill) is not str:
-            out.skip(_reason(decision))
+        scanned += 1
+        try:
+            decision, path, skill = row["decision"], row["path"], row["source_skill"]
+            if decision not in _DECISIONS or type(path) is not str or type(skill) is not str:
+                raise TypeError
+        except (KeyError, TypeError, IndexError):  # an approval has these, as text
+            out.skip(_reason(row))
             continue
         found = shape(row)
         if found is None:
             out.skip("missing_draft")
             found = "other"
-        if path in young:
+        if path in young or path in old:
             out.repeats += 1
-            del young[path]
-        elif path in old:
-            out.repeats += 1
-            del old[path]
+            young.pop(path, None)
+            old.pop(path, None)
         young[path] = ((skill, found), row)
         if len(young) >= WINDOW:
             newest = max(newest, _count(buckets, old.values(), half_life_days))
             young, old = {}, young
+    out.scanned = scanned
     newest = max(newest, _count(buckets, old.values(), half_life_days), _count(buckets, young.values(), half_life_days))
     if half_life_days:
         for bucket in buckets.values():
@@ -116,10 +115,13 @@ def _tally(
     return out
 
 
-def _reason(decision: Any) -> str:
+def _reason(row: Any) -> str:
+    if type(row) is not dict:
+        return "malformed"
+    decision = row.get("decision")
     if decision is None:
         return "no-decision"
-    return "malformed" if decision in _DECISIONS else "unknown-decision"
+    return "malformed" if type(decision) is not str or decision in _DECISIONS else "unknown-decision"
 
 
 def _count(

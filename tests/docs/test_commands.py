@@ -63,7 +63,7 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert not (place / "shop/.claude/settings.local.json").exists()
 
 
-@pytest.mark.parametrize("block", [*blocks("docs/howto.md"), *blocks("docs/tune.md")])
+@pytest.mark.parametrize("block", [*blocks("docs/howto.md"), *blocks("docs/tune.md"), *blocks("docs/taste.md")])
 def test_how_tos_run(tmp_path: Path, block: str) -> None:
     project = make_project(tmp_path)
     env = with_harness_on_path(project, tmp_path)
