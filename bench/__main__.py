@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import subprocess
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import hooks, reading, scrub, sessions, taste, ticks, verify
+from bench import approval, hooks, reading, scrub, sessions, taste, ticks, verify
 from bench.measure import Result
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,10 +22,15 @@ def main() -> int:
     """Run what was asked for; the exit code is 0 whatever the figures say: they are for people to judge."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="inside, cold, bulk, ageing, hooks, verify, reading, scrub, sessions (default: all)"
+        "names",
+        nargs="*",
+        help="inside, cold, bulk, ageing, hooks, verify, reading, scrub, taste, sessions, approval (default: all)",
     )
     parser.add_argument("--rounds", type=int, default=25, help="rounds of each comparison (default: 25)")
     parser.add_argument("--ticks", type=int, default=20_000, help="ticks of `ageing` (default: 20,000)")
+    parser.add_argument(
+        "--approvals", type=int, default=10_000, help="approvals that 16 workers send (default: 10,000)"
+    )
     given = parser.parse_args()
     parts: dict[str, Callable[[], Iterator[Result]]] = {
         "inside": lambda: ticks.inside(given.rounds),
@@ -37,6 +43,7 @@ def main() -> int:
         "scrub": scrub.scrubbed,
         "taste": taste.taste,
         "sessions": lambda: sessions.reading(given.rounds, 100),
+        "approval": lambda: itertools.chain(approval.steps(given.rounds), approval.workers(given.approvals)),
     }
     if unknown := set(given.names) - set(parts):
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}")

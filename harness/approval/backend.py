@@ -32,6 +32,9 @@ class Backend(Protocol):
     def hold(self, obligation_id: int) -> None:
         """Until the transaction ends, nobody else writes this obligation or what belongs to it."""
 
+    def announce(self) -> None:
+        """Wake who waits, when the transaction is committed."""
+
     def wait(self, seconds: float) -> None:
         """Return when somebody may have changed the ledger, at the latest after ``seconds``."""
 

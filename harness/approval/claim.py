@@ -287,9 +287,9 @@ def _why_unbound(ledger: Ledger, obligation_id: int, decision_id: int) -> NotBou
     return Tampered(what, f"changed after the approval: {', '.join(changed) or 'bodies'}", "file it anew")
 
 
-def _move(ledger: Ledger, row: Row, state: str, evidence: str | None = None) -> int:
-    """Put the claim into ``state``; the time that was written, which never goes back."""
-    now = max(ledger.now(), int(row["updated_ts"]))
+def _move(ledger: Ledger, row: Row, state: str, evidence: str | None = None, at: int | None = None) -> int:
+    """Put the claim into ``state``; the time that was written (``at``, or now), which never goes back."""
+    now = max(ledger.now(), int(row["updated_ts"])) if at is None else at
     ledger.backend.change(
         "UPDATE obligation_delivery_claims SET state = ?, updated_ts = ?, heartbeat_ts = ?, reconciliation_evidence = ? "
         "WHERE token = ?",
@@ -318,7 +318,8 @@ def _finish(ledger: Ledger, token: str, coordinate: str, evidence: str | None, o
         wanted = "dispatching" if evidence is None else "unknown"
         if row["state"] != wanted:
             todo = "reconcile it, with evidence" if row["state"] == "unknown" else ""
-            raise WrongState(f"only a claim that is {wanted} can be finished like this", f"it is {row['state']}", todo)
+            what = f"only a claim that is {wanted} can be finished like this"
+            raise WrongState(what, f"it is {row['state']}", todo, state=row["state"])
         snapshot = ledger.one("SELECT * FROM obligation_approval_snapshots WHERE decision_id = ?", decision_id)
         if snapshot is None:
             raise Tampered("the snapshot of this claim is gone")
@@ -329,7 +330,7 @@ def _finish(ledger: Ledger, token: str, coordinate: str, evidence: str | None, o
             "VALUES (?, ?, 'draft_sent', ?, ?)",
             (obligation_id, decision_id, where, now),
         )
-        _move(ledger, row | {"updated_ts": now}, "delivered", evidence)
+        _move(ledger, row, "delivered", evidence, now)
         obligation = ledger.obligation(obligation_id)
         if not ledger.backend.change(
             "UPDATE obligations SET status = 'sent', last_touch_ts = ? WHERE id = ? AND status = 'approved'",

@@ -34,6 +34,7 @@ from harness.approval.sweep import sweep
 
 _BEAT_SECONDS: Final = 30
 _TRIES: Final = 5
+_AT_ONCE: Final = 8
 _LOST: Final = (LostRace, NotBound, AlreadyDelivered, ClaimActive)
 
 
@@ -155,8 +156,9 @@ def deliver(
             _announce(ledger)
         sweep(ledger, channels)
         ready = [one for one in claims.waiting(ledger) if one["obligation_id"] not in out.skipped]
-        random.shuffle(ready)  # several workers begin at different ends
-        for one in ready:
+        # Several workers look at the same list: each takes a few at random, most urgent first, and looks again.
+        few = sorted(random.sample(ready, min(_AT_ONCE, len(ready))), key=lambda one: one["priority"])
+        for one in few:
             if stop():
                 break
             try:
@@ -253,7 +255,9 @@ def _record(ledger: Ledger, token: str, arrived: str, name: str) -> None:
         except Locked:
             if not left:
                 raise
-        except WrongState:
+        except WrongState as error:
+            if error.state != "unknown":
+                raise
             # Somebody took the attempt for lost meanwhile; the transport's own answer is evidence that it was not.
             claims.reconcile(ledger, token, arrived, f"the answer of the transport {name}")
             return

@@ -131,9 +131,13 @@ class AlreadyDelivered(Refused):
 
 
 class WrongState(Refused):
-    """The claim isn't in the state that this step needs."""
+    """The claim isn't in the state that this step needs; ``state`` is the one it is in, where that is known."""
 
     code = "wrong_state"
+
+    def __init__(self, what: str, why: str = "", next: str = "", *, state: str = "") -> None:
+        super().__init__(what, why, next)
+        self.state = state
 
 
 class UnknownToken(Refused):

@@ -117,6 +117,8 @@ class Ledger:
         row: dict[str, Any] = {"id": ulid(), "ts": stamp(ts), "event": event}
         row |= {"obligation_id": obligation_id} if obligation_id is not None else {}
         self.post(f"{FOLDER}/{kind}.ndjson", obligation_id, row | {k: v for k, v in fields.items() if v is not None})
+        if kind not in ("claims", "deliveries"):  # people and workers wait for drafts and decisions
+            self.backend.announce()
 
     def post(self, path: str, obligation_id: int | None, row: Mapping[str, Any]) -> None:
         """Put a row for the ledger file ``path`` of the workspace into the outbox."""

@@ -55,10 +55,13 @@ class PostgreSQL:
             )
         with translated(), self.connection.transaction():
             yield
-            self.connection.execute(f"NOTIFY {CHANNEL}")
 
     def hold(self, obligation_id: int) -> None:
         self.rows("SELECT id FROM obligations WHERE id = ? FOR UPDATE", (obligation_id,))
+
+    def announce(self) -> None:
+        # Only where somebody may be waiting for it: commits that notify are made one after the other by the whole server.
+        self.rows("SELECT pg_notify(?, '')", (CHANNEL,))
 
     def wait(self, seconds: float) -> None:
         with translated():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import random
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -81,6 +81,9 @@ class SQLite:
     def hold(self, obligation_id: int) -> None:
         """Nothing to do: BEGIN IMMEDIATE holds the whole file."""
 
+    def announce(self) -> None:
+        """Nothing to do: who waits looks at the file's own counter."""
+
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         if self._seen is None:
@@ -136,15 +139,52 @@ def turn(queue: Path | None) -> Iterator[None]:
         yield
         return
     deadline = time.monotonic() + LIMITS.lock_seconds
-    door, desk = (_open(queue.with_name(queue.name + suffix)) for suffix in (".door", ".lock"))
-    try:
-        _take(door, deadline)
-        _take(desk, deadline)
+    with (
+        _taken(queue.with_name(queue.name + ".door"), deadline) as door,
+        _taken(queue.with_name(queue.name + ".lock"), deadline),
+    ):
         fcntl.flock(door, fcntl.LOCK_UN)
         yield
+
+
+@contextlib.contextmanager
+def _taken(path: Path, deadline: float) -> Iterator[int]:
+    """Inside, the lock of ``path`` is ours. The kernel hands it on in the order of asking, which looking again and again
+    does not; asking blocks without a limit, so a thread asks, and gives it back when nobody wants it any more."""
+    handle = _open(path)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        asked = _Asked(handle)
+        if not asked.wait(deadline - time.monotonic()):
+            raise _locked() from None
+    try:
+        yield handle
     finally:
-        os.close(door)
-        os.close(desk)
+        os.close(handle)
+
+
+class _Asked:
+    """A lock that is asked for by a thread of its own."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle, self.came, self.left, self.guard = handle, threading.Event(), False, threading.Lock()
+        threading.Thread(target=self._ask, daemon=True).start()
+
+    def _ask(self) -> None:
+        fcntl.flock(self.handle, fcntl.LOCK_EX)
+        with self.guard:
+            if self.left:
+                os.close(self.handle)
+            self.came.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it came in time. When it didn't, the thread closes the handle as soon as it gets it."""
+        if self.came.wait(max(0.0, seconds)):
+            return True
+        with self.guard:
+            self.left = not self.came.is_set()
+            return not self.left
 
 
 def _open(path: Path) -> int:
@@ -154,17 +194,6 @@ def _open(path: Path) -> int:
         raise Failed(
             "the ledger can't be written", f"{path}: {error.strerror}", "give write permission and try again"
         ) from error
-
-
-def _take(handle: int, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise _locked() from None
-            time.sleep(random.uniform(0.0002, 0.001))  # noqa: S311
 
 
 def open_file(path: Path) -> SQLite:

@@ -404,3 +404,15 @@ def test_a_receipt_from_elsewhere_stays_readable_and_forbids_a_claim(book: Book)
     assert book.value("SELECT coordinate FROM obligation_deliveries") == "legacy"
     assert "ledger:immutable" in book.refused("UPDATE obligation_deliveries SET coordinate = 'other'")
     assert "ledger:immutable" in book.refused("DELETE FROM obligation_deliveries")
+
+
+def test_a_second_that_ends_in_the_middle_of_a_step_changes_nothing(book: Book) -> None:
+    """Each look at the clock shows a later second: receipt and claim still name the same moment."""
+    ticks = iter(range(START, START + 10_000))
+    book.ledger.clock = lambda: next(ticks)
+    obligation, _, token = book.dispatching()
+    assert claims.complete(book.ledger, token, "x") is True
+    other = book.dispatching(counterparty="other")
+    claims.mark_unknown(book.ledger, other[2])
+    assert claims.reconcile(book.ledger, other[2], "y", "seen") is True
+    assert book.status(obligation) == "sent"
