@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.sessions import reader
+from harness.sessions import lines, reader
 from harness.sessions.lines import NotATranscript
 from harness.sessions.render import render_session
 from tests.sessions.places import CASES, case, counts, headings, made, markers, session_and_account, shown, tree
@@ -29,8 +31,12 @@ WHOLE = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("parse", [lines.parse, json.loads], ids=["fast", "plain"])
 @pytest.mark.parametrize("name", WHOLE)
-def test_every_turn_is_shown_once_and_the_account_is_exact(name: str) -> None:
+def test_every_turn_is_shown_once_and_the_account_is_exact(
+    name: str, parse: Callable[[bytes], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "parse", parse)
     wanted, account = WHOLE[name]
     text = shown(case(name))
     assert markers(text) == [f"{name.lower().replace('-', '')}-m{n:02d}" for n in wanted]

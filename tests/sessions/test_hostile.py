@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.sessions import claude_code, reader
+from harness.sessions import claude_code, lines, reader
 from harness.sessions.account import Account
 from harness.sessions.lines import NotATranscript, records
 from harness.sessions.pieces import Caps
@@ -124,11 +124,14 @@ WIDE = Caps(turn=10_000)
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(made=transcripts())
-def test_no_marker_is_lost_and_the_account_is_exact(tmp_path: Path, made: Made) -> None:
+@given(made=transcripts(), plain=st.booleans())
+def test_no_marker_is_lost_and_the_account_is_exact(tmp_path: Path, made: Made, plain: bool) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(made.data)
-    session = reader.read(path)
+    with pytest.MonkeyPatch.context() as patch:
+        if plain:  # as where orjson is not installed
+            patch.setattr(lines, "parse", json.loads)
+        session = reader.read(path)
     account = session.accounts["s.jsonl"]
     got = (account.lines, account.records, len(account.recovered), len(account.dropped), len(account.duplicates))
     assert got == (made.lines, made.records, made.recovered, made.dropped, made.duplicates)
