@@ -76,7 +76,7 @@ _NAMED_NO = re.compile(
     rf"(?:{_NO},? )?(?P<verb>{_REFUSE}|{_NOT} (?:apply|accept|approve)|{_NO}) {_ID}(?:,? please)?[.!]?"
 )
 # "no, that's the wrong section": a no with its reason. One with a yes or a condition in it is no clear no.
-_NO_BECAUSE = re.compile(rf"{_NO}(?:[,.!;]+ *|\n+)(?P<rest>\S[\s\S]*)")
+_NO_BECAUSE = re.compile(rf"{_NO}(?:[,.!;]+ +|[,.!;]*\n+)(?P<rest>\S[\s\S]*)")
 _UNCLEAR = re.compile(
     r"\b(?:yes|yep|yup|yeah|apply|approve|accept|go|keep|wait|yet|but|do it|later|first|unless|if|both|and)\b|\?"
 )

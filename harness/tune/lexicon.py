@@ -78,7 +78,7 @@ PARTS: Final[dict[str, str]] = {
     "bad": f"(?:{_BAD})",
     "too": f"(?:{_TOO})",
     "any": f"(?!(?:{_NOT_TOO})\\b)[a-z-]+",
-    "fact": "(?:wrong|incorrect|inaccurate|false|not right|not correct|not true)",
+    "fact": "(?:wrong|incorrect|inaccurate|not right|not correct)",
     "where": f"(?: (?:in|at|near) (?:the|your) (?:\\w+ )?(?:{_OUTPUTS}|{_PARTS}|end|beginning|start|middle|lines?|paragraphs|sections))?",
     "before": "(?:before|last time|it was|(?:the|your) (?:last|previous|first|old|original|other|earlier)(?: one| version| draft| try)?)",
     "work": "(?:job|work|stuff|draft|one|answer|summary|rewrite|catch up|writing|effort)",

@@ -16,7 +16,7 @@ _WORDS_CHARS: Final = 120  # what a scorecard row holds
 # Prompts that the client made, commands, and pastes: nobody speaks of the output in them.
 _NOT_TYPED = re.compile(
     r"\s*(?:[</!#>]|\[(?:Pasted|Image|Request|\.\.\.|Truncated)|Stop hook|Caveat:)"
-    r"|[\s\S]*?(?:```|~~~|\[Pasted text|\[Image #|<[a-z][a-z-]*>|^[ \t]*>|\bTraceback \(most recent)",
+    r"|[\s\S]*?(?:```|~~~|\[Pasted text|\[Image #|<[a-z][a-z-]*>|\w\(\)|^[ \t]*>|\bTraceback \(most recent)",
     re.M,
 )
 _PASTED_LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d|(?:Subject|From|To|Date|Cc|Re)\s*:|\s+at \S+\(|@@ |[+-]{3} )", re.M)
@@ -165,13 +165,14 @@ def _evidence(text: str) -> tuple[list[tuple[Phrase, str]], bool, bool]:
             unknown = True
             continue
         asked = sentence.rstrip().endswith("?")
+        lost = False  # a clause of this sentence was not understood
         for number, clause in enumerate(clauses):
             if asked and (number == len(clauses) - 1 or _ASKING.match(clause)):
                 unknown = True
-            elif phrase := _phrase(clause) or _foreign(clause):
+            elif (phrase := _phrase(clause) or _foreign(clause)) and not (lost and " " not in clause):
                 found.append((phrase, clause))
-            elif not _EMPTY.issuperset(clause.split()):
-                unknown = True
+            elif phrase or not _EMPTY.issuperset(clause.split()):
+                unknown = lost = True  # behind it a bare word (“… and useless”) may speak of anything
     return found, unknown, contrast
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,13 @@ def test_each_phrase_is_reached_by_a_row() -> None:
             if reaction.typed(prompt):
                 seen.update(phrase for phrase, _ in reaction._evidence(reaction._plain(prompt))[0])
     assert [p.pattern for p in PHRASES if p not in seen] == []
+
+
+def test_the_documentation_of_python_is_neutral() -> None:
+    """Thousands of sentences that speak of other things: a lexicon that sees praise or blame in them sees it everywhere."""
+    import pydoc_data.topics
+
+    text = "\n".join(pydoc_data.topics.topics.values())
+    sentences = {" ".join(s.split()) for s in re.split(r"(?<=[.!?])\s+|\n\n", text)}
+    assert len(sentences) > 2_000
+    assert {s for s in sentences if classify(s) != NEUTRAL} == set()
