@@ -73,19 +73,18 @@ def _obligation(
             click.echo("left as it is", err=True)
             return 0
         try:
-            made = decisions.decide(
-                desk.ledger, number, answer, operator.name, int(row["epoch"]), str(draft.get("draft_sha256", "")), reason,
+            made, exported = desk.decide(
+                number, answer, operator.name, int(row["epoch"]), str(draft.get("draft_sha256", "")), reason,
                 channel=operator.channel, digest=draft.get("digest"), shown_ts=shown_ts,
             )  # fmt: skip
         except StaleDecision as error:
             if not as_json and error.diff:
                 click.echo(exact(error.diff))
             raise
-        return _said(desk, made, as_json)
+        return _said(made, exported.waits, as_json)
 
 
-def _said(desk: Any, made: dict[str, Any], as_json: bool) -> int:
-    exported = desk.export()
+def _said(made: dict[str, Any], waits: str, as_json: bool) -> int:
     if as_json:
         names = (
             "id",
@@ -98,13 +97,13 @@ def _said(desk: Any, made: dict[str, Any], as_json: bool) -> int:
             "reason",
             "decided_ts",
         )
-        print_json({name: made[name] for name in names} | {"deferred": exported.waits or None})
+        print_json({name: made[name] for name in names} | {"deferred": waits or None})
     else:
         word = "approved" if made["decision"] == "approve" else "rejected"
         click.echo(f"{word} {made['shown_sha256'][:8]} (decision {made['id']})", err=True)
-        if exported.waits:
-            click.echo(f"recorded; its commit waits: {exported.waits}", err=True)
-    return BUSY if exported.waits else 0
+        if waits:
+            click.echo(f"recorded; its commit waits: {waits}", err=True)
+    return BUSY if waits else 0
 
 
 def _expected(

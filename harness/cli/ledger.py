@@ -560,12 +560,12 @@ def rebuild_command(ctx: click.Context, token_file: Path | None, as_json: bool) 
       harness ledger rebuild
     """
     from harness.approval.ledger import open_ledger
-    from harness.flows.approvals import OPERATORS, export, rebuild
-    from harness.flows.desk import document, ledger_place
+    from harness.flows.approvals import export, rebuild
+    from harness.flows.desk import ledger_place, operators
 
     with Store(workspace(ctx)) as store:
         store.catch_up()
-        who("rebuilding the ledger", token_file, document(store, OPERATORS).get("operators") or ())
+        who("rebuilding the ledger", token_file, operators(store))
         place = ledger_place(store.workspace, store.settings, os.environ)
         done, held = rebuild(store, place)
         with open_ledger(place) as ledger:

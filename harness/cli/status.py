@@ -47,6 +47,8 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
         lines.append("the regeneration queue has work: harness regen status")
     click.echo(click.style("waits", bold=True) + ("      nothing" if not lines else ""))
     table(list(zip(counts, lines, strict=True)))
+    if state["ledger"] and state["ledger"]["waiting"]:
+        click.echo(f"  {state['ledger']['waiting']} drafts for others wait for a decision: harness ledger list")
     if state["drain"]:
         click.echo(f"  a drain is at work: {state['drain']}")
     unread = [shown(text) for text in reversed(state["quarantine"])]

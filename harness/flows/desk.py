@@ -11,9 +11,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from harness.approval import baseline, channels, deliver, status
+from harness.approval import decide as decisions
 from harness.approval.errors import ApprovalError, Invalid, NoLedger, NotAllowed
 from harness.approval.file import file_request, record_inbound
 from harness.approval.ledger import Ledger, create_ledger, is_url, open_ledger
+from harness.flows import taste
 from harness.flows.approvals import OPERATORS, Exported, export
 from harness.settings import BadSetting
 from harness.store import gate
@@ -80,6 +82,24 @@ class Desk:
             filed["notes"].append(f"notify.command failed: {failed}")
         return filed
 
+    def decide(
+        self,
+        obligation_id: int,
+        decision: str,
+        operator: str,
+        epoch: int,
+        sha256: str,
+        reason: str | None = None,
+        **more: Any,
+    ) -> tuple[dict[str, Any], Exported]:
+        """``decide``, then its export, then a pass of taste in the background. The decision stands also when its commit has
+        to wait; then ``Exported.waits`` says why."""
+        made = decisions.decide(self.ledger, obligation_id, decision, operator, epoch, sha256, reason, **more)
+        done = self.export()
+        if not done.waits and not made["replayed"]:
+            taste.fire(self.store)
+        return made, done
+
     def transport(self) -> deliver.Transport:
         """The configured way out. Raises BadSetting when there is none, or two."""
         setting = self.store.settings["deliver"]
@@ -122,6 +142,11 @@ def exists(store: Store, env: Mapping[str, str] | None = None) -> bool:
     """Whether the workspace has a ledger, without opening it; an address counts as one."""
     place = ledger_place(store.workspace, store.settings, os.environ if env is None else env)
     return is_url(place) or Path(place).is_file()
+
+
+def operators(store: Store) -> list[Mapping[str, Any]]:
+    """The operators by token of a workspace, whether it has a ledger or not."""
+    return list(document(store, OPERATORS).get("operators") or ())
 
 
 def document(store: Store, path: str) -> dict[str, Any]:

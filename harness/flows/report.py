@@ -40,6 +40,7 @@ def status(workspace: Workspace) -> dict[str, Any]:
     out["hook_times"] = hook_times(workspace)
     out["drain"] = _holder(workspace.runtime / "drain.lock")
     out["signing"] = _signing(workspace, now)
+    out["ledger"] = _ledger(workspace, problems)
     _find_problems(workspace, out, problems)
     out["problems"] = problems
     return out
@@ -261,3 +262,39 @@ def _held(lock: Path) -> str:
                         if os.readlink(handle) == wanted:
                             return f"process {pid.name} holds it"
     return "no process holds it"
+
+
+def _ledger(workspace: Workspace, problems: list[dict[str, str]]) -> dict[str, Any] | None:
+    """The approval ledger on this machine in figures, or None when there is none. One elsewhere is left to `harness ledger
+    status`: this screen waits for no network."""
+    place = workspace.runtime / "ledger.db"
+    if not place.is_file():
+        return None
+    from harness.approval import status as approvals
+    from harness.approval.errors import ApprovalError
+    from harness.approval.ledger import open_ledger
+
+    try:
+        with open_ledger(place) as ledger:
+            state = approvals.overview(ledger)
+    except ApprovalError as error:
+        problems.append({"what": error.what, "why": error.why, "next": error.next or "harness ledger status"})
+        return None
+    if state["ready"] and not state["worker"] and not state["frozen"]:
+        count = f"{state['ready']} approved draft{'' if state['ready'] == 1 else 's'}"
+        problems.append(
+            {
+                "what": f"{count} and nothing is sending",
+                "why": "no worker was seen lately",
+                "next": "harness ledger deliver",
+            }
+        )
+    if stuck := state["held"]["unknown"] + state["stale"]:
+        problems.append(
+            {
+                "what": f"{stuck} sending{'' if stuck == 1 else 's'} held",
+                "why": "unknown, or stale",
+                "next": "harness ledger held",
+            }
+        )
+    return {name: state[name] for name in ("waiting", "ready", "held", "frozen", "unexported")}
