@@ -37,7 +37,7 @@ _CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ("assigned-secret",
      r"(?i:\b[\w.-]{0,40}(?:password|passwd|secret(?:[_-]?access[_-]?key)?|api[_-]?key|access[_-]?token|"
      r"auth[_-]?token|private[_-]?key)['\"]?(?:\s{0,3}[:=]\s{0,3}['\"]?| is ['\"]))"
-     r"(?P<value>(?=[^\s'\"]{0,200}\d)[^\s'\"<>{}$,;]{12,})"),
+     r"(?P<value>(?![\w.]{1,100}[(\[])(?=[^\s'\"]{0,200}\d)[^\s'\"<>{}$,;]{12,})"),
 )  # fmt: skip
 
 # Every secret of a class holds one of these: most texts hold none, and looking for them is quick. Those of a pattern that

@@ -99,7 +99,7 @@ _HOME = re.compile(
 _PAGE = re.compile(r"\.(?:html?|php|tsx?|jsx?|py|css|md|json|vue|svelte|aspx?)$", re.I)
 
 _HANDLE = re.compile(
-    r"(?<![\w@/.:#$&=\])}>\\%-])(?<!@['\"])@(?P<name>[A-Za-z](?:[\w-]|\.(?=[A-Za-z]\w*(?:\s|$))){1,38})(?![\w/(@\[{])(?!\.\w)(?!:\w)"
+    r"(?<![\w@/.:#$&=\])}>\\%`-])(?<!@['\"])@(?P<name>[A-Za-z](?:[\w-]|\.(?=[A-Za-z]\w*(?:\s|$))){1,38})(?![\w/(@\[{-])(?!\.\w)(?!:\w)"
 )
 # Words that follow an @ in code, style sheets, doc comments, chats and package tags.
 _AT_WORDS: Final = _words(
@@ -117,8 +117,11 @@ _AT_WORDS: Final = _words(
     observable discardableresult testable main environment binding latest next beta alpha canary rc stable everyone
     here channel all team echo off end property synthesize interface implementation selector try catch finally
     autoreleasepool if else elseif foreach endif section yield extends csrf php var click submit change input
+    lambda name total_ordering runtime_checkable singledispatch
+    asynccontextmanager register
     """
 )
+_CODE_NOUN = re.compile(r" (?:decorat|annotation|directive|protocol|rule|tag\b|block|macro)")
 _AT_LINE = re.compile(r"[ \t]*(?:[+>|*-] ?)?$")
 
 # Names that are also words of English: these count in the spelling that was given.
@@ -206,7 +209,14 @@ def _mails(text: str) -> Iterator[Span]:
         label = domain.split(".")[-2]
         before = text[max(0, match.start() - 110) : match.start()]
         program = match["local"] in _PROGRAM_USERS or _IN_URL.search(before)
-        if top not in _NO_TOP and not label.isdigit() and not _RESERVED_DOMAIN.search(domain) and not program:
+        written = any(c.isalnum() for c in match["local"])
+        if (
+            written
+            and top not in _NO_TOP
+            and not label.isdigit()
+            and not _RESERVED_DOMAIN.search(domain)
+            and not program
+        ):
             yield match.start() + match[0].startswith("'"), match.end()
 
 
@@ -286,13 +296,15 @@ def _homes(text: str) -> Iterator[Span]:
 
 def _handles(text: str) -> Iterator[Span]:
     for match in _HANDLE.finditer(text):
-        if match["name"].lower() in _AT_WORDS:
+        name = match["name"].lower()
+        if name in _AT_WORDS or re.split(r"[.-]", name, maxsplit=1)[0] in _AT_WORDS:
             continue
         line = text.rfind("\n", max(0, match.start() - 80), match.start()) + 1
         first = (line or match.start() < 80) and _AT_LINE.match(text, line, match.start())
         rest = text[match.end() : match.end() + 40].split("\n", 1)[0]
-        # A line of nothing else is a decorator; with a quoted or indented word around it, code as well.
-        if not (first and not rest.strip()):
+        # A line of nothing else, or with a comment behind it, is a decorator.
+        decorates = first and (not rest.strip() or rest.lstrip().startswith(("#", "//")))
+        if not decorates and not _CODE_NOUN.match(rest):
             yield match.span()
 
 
