@@ -68,6 +68,7 @@ def scrubbed() -> Iterator[Result]:
     for heading, planted, survive in (
         ("", "planted.tsv", "survive.tsv"),
         ("held out: ", "heldout-planted.tsv", "heldout-survive.tsv"),
+        ("held out 2: ", "heldout-2-planted.tsv", "heldout-2-survive.tsv"),
     ):
         got = score(planted, survive)
         for name in CLASSES:

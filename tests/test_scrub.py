@@ -36,6 +36,13 @@ def test_held_out_items() -> None:
     assert (got.found.total(), got.planted.total(), got.taken.total()) == (57, 58, 0)
 
 
+def test_a_second_held_out_set() -> None:
+    """As it came out at the first run: a password that only its place gives away, and versions of four parts that no word announces."""
+    got = score("heldout-2-planted.tsv", "heldout-2-survive.tsv")
+    assert [one.partition(": '")[0] for one in got.wrong] == ["secret", "like phone", "like ip"]
+    assert (got.found.total(), got.planted.total(), got.taken.total()) == (40, 41, 2)
+
+
 def test_counts_say_what_was_removed() -> None:
     got = scrub("ada@byron.dev, bob@byron.dev and 81.2.69.142 for Acme", ["Acme"])
     assert got.text == "[mail], [mail] and [ip] for [name]"
