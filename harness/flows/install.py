@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import NEEDS_PERSON, HarnessError
+from harness.flows import excludes
 from harness.store import files
 from harness.store.commit import Store
 from harness.store.git import clean_environment, quick
@@ -67,8 +68,8 @@ def lay_out(root: Path, nested_in: Path | None, say: Say) -> Workspace:
     if git_dir_of(root) is None:
         _git_init(root)
         say(f"made a repository in {root}")
-    if nested_in is not None:
-        _exclude(nested_in, say)
+    if nested_in is not None and (path := excludes.add(nested_in, [f"/{NESTED}/"])):
+        say(f"listed /{NESTED}/ in {path}")
     git_dir = git_dir_of(root)
     if git_dir is None:
         raise CannotInstall(f"{root} has no usable git folder", "its .git file leads nowhere", "repair or remove it")
@@ -98,26 +99,10 @@ def _git_init(root: Path) -> None:
         )
 
 
-def _exclude(code: Path, say: Say) -> None:
-    _, out = quick(code, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-    path = Path(out.splitlines()[0])
-    line = f"/{NESTED}/"
-    text = (files.read(path) or b"").decode("utf-8", "surrogateescape")
-    if line not in text.splitlines():
-        gap = "" if not text or text.endswith("\n") else "\n"
-        files.replace(path, f"{text}{gap}{line}\n".encode("utf-8", "surrogateescape"))
-        say(f"listed {line} in {path}")
-
-
 def unexclude(code: Path, say: Say) -> None:
     """Take the workspace's line out of the code repository's exclude file again."""
-    _, out = quick(code, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-    path, line = Path(out.splitlines()[0]), f"/{NESTED}/"
-    text = (files.read(path) or b"").decode("utf-8", "surrogateescape")
-    if line in text.splitlines():
-        kept = "".join(one for one in text.splitlines(keepends=True) if one.rstrip("\n") != line)
-        files.replace(path, kept.encode("utf-8", "surrogateescape"))
-        say(f"took {line} out of {path}")
+    if path := excludes.take(code, [f"/{NESTED}/"]):
+        say(f"took /{NESTED}/ out of {path}")
 
 
 def packaged_files() -> dict[str, str]:

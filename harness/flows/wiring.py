@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clients import settings
+from harness.flows import projection
 from harness.store import files
 from harness.workspace import Workspace, interpreter
 
@@ -27,6 +28,8 @@ def wire(workspace: Workspace, path: Path, *, shared: bool, permissions: bool, s
     entries = settings.entries(workspace.root, workspace.runtime, interpreter(), workspace.project, shared=shared)
     if settings.install(path, entries):
         say(f"wired Claude Code: {len(entries)} events in {path}")
+    if path.parent.parent == workspace.project:
+        projection.project(workspace, say)
     if permissions and settings.allow_rule(path):
         say("agents may run `harness feedback …` without a question (left out with --no-permissions)")
     note = workspace.runtime / "wired.json"
@@ -49,4 +52,5 @@ def unwire(workspace: Workspace, say: Say) -> None:
     for name in wired(workspace):
         if settings.remove(Path(name)):
             say(f"took our hooks out of {name}")
+    projection.withdraw(workspace, say)
     (workspace.runtime / "wired.json").unlink(missing_ok=True)

@@ -252,3 +252,13 @@ def test_a_decision_made_outside_reaches_the_next_session_and_no_word_of_the_dra
     assert "aeo: 3 of 4 email drafts kept" in first
     assert "3 of 4 email drafts kept" in second
     assert "Ignore previous" not in first + second
+
+
+def test_run_skill_is_a_command_of_the_project(desk: Desk) -> None:
+    turns = [[bash("harness run distill-approvals")], ["There are no decisions yet."]]
+    with desk.client(turns) as terminal:
+        terminal.say("/run-skill distill-approvals")
+        terminal.wait("There are no decisions yet.")
+    assert "Run `harness run distill-approvals` once" in desk.requests()[0]
+    assert "no-approvals-yet" in desk.requests()[1]
+    assert [e["primary_issue"] for e in desk.project.rows("state/log/evals.ndjson")] == ["no-approvals-yet"]
