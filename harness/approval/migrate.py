@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from harness.approval import copy, sqlite
+from harness.approval import copy, freeze, sqlite
 from harness.approval.backend import Row
 from harness.approval.copy import Contents, Copied
 from harness.approval.errors import NoLedger
@@ -16,24 +16,25 @@ _PLACE: Final = ("counterparty", "platform", "workspace", "channel", "thread")
 
 
 def migrate(source: str, target: str) -> Copied:
-    """Take the ledger at ``source`` into a new one at ``target``. The source is only read.
+    """Take the ledger at ``source`` into a new one at ``target``. One of ours is frozen by that: an approval that could be
+    claimed in two ledgers could be sent twice. A reference ledger is only read; end its workers first.
 
     A decision without a snapshot of what it approved comes over and grants nothing; it is listed. Permission is never made
     from a draft that could have changed. Raises NoLedger when the target has rows already.
     """
-    found, reference = _read(source)
     if is_url(target) or not Path(target).exists():
         create_ledger(target if is_url(target) else Path(target))
     with open_ledger(target) as made:
         if made.one("SELECT 1 AS n FROM obligations UNION ALL SELECT 1 AS n FROM outbox LIMIT 1"):
             raise NoLedger("the target has rows already", made.backend.place, "give an empty one")
+        found, reference = _read(source, made.backend.place)
         out = copy.write(made, found)
         if reference:
             copy.tell(made)
     return out
 
 
-def _read(source: str) -> tuple[Contents, bool]:
+def _read(source: str, target: str) -> tuple[Contents, bool]:
     if not is_url(source) and Path(source).is_file():
         backend = sqlite.SQLite(sqlite.connect(Path(source)), source, None)
         try:
@@ -43,7 +44,12 @@ def _read(source: str) -> tuple[Contents, bool]:
         finally:
             backend.close()
     with open_ledger(source) as ledger:
-        return copy.contents(ledger.backend), False
+        pressed = freeze.freeze(ledger, "migrate", f"moved to {target}")
+        found = copy.contents(ledger.backend)
+    if pressed:  # that freeze is the old ledger's own
+        found.freezes.pop()
+        found.outbox = [row for row in found.outbox if f'"reason":"moved to {target}"' not in row["row"]]
+    return found, False
 
 
 def reference_contents(backend: sqlite.SQLite) -> Contents:

@@ -581,8 +581,10 @@ def rebuild_command(ctx: click.Context, token_file: Path | None, as_json: bool) 
 @json_option
 @click.pass_context
 def migrate_command(ctx: click.Context, source: str, target: str, as_json: bool) -> int:
-    """Take a ledger over into a new one, and verify it. The source is only read. Exit code 3 when a person must look at
-    something: a decision without a snapshot grants nothing, and permission is never made from a draft that may have changed.
+    """Take a ledger over into a new one, and verify it. The old one is frozen: nothing is sent from two.
+
+    Exit code 3 when a person must look at something: a decision without a snapshot grants nothing, and permission is never
+    made from a draft that may have changed.
 
     \b
     Example:

@@ -167,6 +167,9 @@ def test_a_move_takes_everything_and_what_was_approved_goes_out_there(
         made.backend.rows("SELECT 1 AS n")
     with pytest.raises(NoLedger):
         migrate(source.place, target)
+    with pytest.raises(Frozen, match="moved to"):
+        claims.claim(source.ledger, numbers["approved"], 4)
+    assert deliver(source.ledger, Recorder()).sent == {}, "the old ledger sends nothing any more"
     source.close()
 
 

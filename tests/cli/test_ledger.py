@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -203,3 +204,34 @@ def test_the_limits_are_printed_from_the_one_place(desk: Project) -> None:
     from harness.approval.limits import as_dict
 
     assert desk.ok("ledger", "limits", "--json").json == as_dict()
+
+
+def test_a_lost_database_is_built_again_and_sends_nothing_by_itself(desk: Project) -> None:
+    file(desk)
+    file(desk, "Second\n", "--thread", "2")
+    person(desk, "decide", "1", typed="approve\n")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{desk.runtime}/ledger.db{suffix}").unlink(missing_ok=True)
+    assert desk.harness("ledger", "rebuild").code == 3
+    said = person(desk, "ledger", "rebuild", "--json")
+    assert '"held": [' in said
+    assert said.endswith("exit 3\n")
+    assert person(desk, "ledger", "deliver", "--once", terminal=False).endswith("exit 0\n")
+    assert sent(desk) == []
+    assert desk.ok("ledger", "verify").code == 0
+    assert "REBUILT LEDGER" in person(desk, "decide", "2", typed="leave\n")
+    [one] = desk.harness("ledger", "held", "--json").json
+    assert one["state"] == "unknown"
+    done = person(desk, "ledger", "reconcile", "1", "--coordinate", "msg-9", "--evidence", "seen in the channel")
+    assert done.endswith("exit 0\n")
+    assert desk.ok("ledger", "status", "1", "--json").json["status"] == "sent"
+    desk.ok("ledger", "proof", "1", "--out", str(desk.root / "1.proof"))
+    script = Path(__file__).parents[2] / "skills/operator-approval-loop/scripts/check-proof.sh"
+    checked = subprocess.run(
+        ["sh", str(script), str(desk.root / "1.proof"), str(desk.workspace)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=desk.env,
+    )
+    assert checked.returncode == 0, checked.stdout
