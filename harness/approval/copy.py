@@ -13,6 +13,7 @@ from harness.approval.backend import Backend, Row
 from harness.approval.errors import ApprovalError, Refused
 from harness.approval.file import record_draft
 from harness.approval.ledger import Ledger, stamp
+from harness.approval.text import is_hash
 
 _DRAFT: Final = (
     "obligation_id", "epoch", "draft_text", "subject", "context", "origin_user", "source_skill", "priority", "attachments",
@@ -161,6 +162,10 @@ class _One:
                 self._set(epoch=epoch)
             for one in drafts:
                 if int(one["epoch"]) == epoch:
+                    if not is_hash(one["draft_sha256"]):
+                        raise Refused(
+                            "its draft's hash is no hash", f"epoch {epoch}", "file it again in the new ledger"
+                        )
                     _insert(self.target, "obligation_drafts", _DRAFT, [one[name] for name in _DRAFT])
             for one in bodies:
                 if int(one["epoch"]) == epoch:

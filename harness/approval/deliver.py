@@ -35,7 +35,6 @@ from harness.approval.sweep import sweep
 _BEAT_SECONDS: Final = 30
 _TRIES: Final = 5
 _AT_ONCE: Final = 8
-_LOST: Final = (LostRace, NotBound, AlreadyDelivered, ClaimActive)
 
 
 class Transport(Protocol):
@@ -199,10 +198,10 @@ def _one(
         if channels is not None:
             channels.may_file(one["platform"], one["workspace"], one["channel"])
         token = claims.claim(ledger, obligation_id, decision_id)
-    except _LOST:
+    except LostRace:
         out.lost += 1
         return
-    except (Tampered, ChannelRefused) as error:
+    except (NotBound, AlreadyDelivered, ClaimActive, Tampered, ChannelRefused) as error:
         out.skipped[obligation_id] = str(error)
         return
     except Locked:

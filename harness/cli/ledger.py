@@ -12,7 +12,7 @@ import click
 
 from harness.cli.common import json_option, print_json, shown, table, workspace
 from harness.cli.operator import operator_options, refuse_clients, who
-from harness.errors import BUSY, FAILED, NEEDS_PERSON
+from harness.errors import BUSY, FAILED, NEEDS_PERSON, HarnessError
 from harness.store.commit import Store
 
 
@@ -435,12 +435,15 @@ def deliver_command(ctx: click.Context, once: bool, as_json: bool) -> int:
         store.catch_up()
 
         def bring_out() -> None:
-            desk.export()
+            try:
+                desk.export()
+            except HarnessError as error:  # what was sent is recorded; git is told later
+                click.echo(f"harness: the export waits: {error}", err=True)
 
         done = deliver.deliver(
             desk.ledger, desk.transport(), desk.channels, once=once, stop=lambda: bool(stopped), after_round=bring_out
         )
-        desk.export()
+        bring_out()
     if as_json:
         print_json({"sent": done.sent, "unknown": done.unknown, "skipped": done.skipped})
     else:

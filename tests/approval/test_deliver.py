@@ -329,3 +329,12 @@ def test_held_lists_what_is_stale_with_age_worker_and_hash(book: Book) -> None:
     assert book.status(claimed) == "drafted"
     claims.reconcile_held(book.ledger, rows[1]["obligation_id"], "x", "seen there", "ada")
     assert claims.held(book.ledger) == []
+
+
+def test_an_approval_that_grants_nothing_is_passed_over_and_the_worker_ends(book: Book) -> None:
+    broken, _ = book.approved(counterparty="broken")
+    good, _ = book.approved(counterparty="good")
+    book.plain(f"UPDATE obligations SET direction = 'none' WHERE id = {broken}")
+    out = deliver(book.ledger, Recorder())
+    assert list(out.sent) == [good]
+    assert list(out.skipped) == [broken]

@@ -194,7 +194,7 @@ def test_a_reference_ledger_comes_over_and_what_has_no_snapshot_grants_nothing(t
         """
     )
     sha = text.sha256(TEXT)
-    for number, status in ((1, "approved"), (2, "approved"), (3, "sent"), (4, "drafted")):
+    for number, status in ((1, "approved"), (2, "approved"), (3, "sent"), (4, "drafted"), (5, "drafted")):
         db.execute(
             "INSERT INTO obligations VALUES (?, ?, 'slack', '#c', 'we_owe_them', ?, 's', 1, 2, 10)",
             (number, f"party {number}", status),
@@ -213,12 +213,15 @@ def test_a_reference_ledger_comes_over_and_what_has_no_snapshot_grants_nothing(t
         (TEXT, sha),
     )
     db.execute("INSERT INTO obligation_deliveries VALUES (1, 3, 3, 'draft_sent', 'legacy', 12)")
+    db.execute("UPDATE obligation_drafts SET draft_sha256 = 'bad' WHERE obligation_id = 5")
     db.commit()
     db.close()
     before = path.read_bytes()
     done = migrate(str(path), str(tmp_path / "new.db"))
     assert done.obligations == 4
-    assert [where for where, _ in done.problems] == ["decision 2 of obligation 2", "decision 3 of obligation 3"]
+    assert [where for where, _ in done.problems] == [
+        "decision 2 of obligation 2", "decision 3 of obligation 3", "obligation 5",
+    ]  # fmt: skip
     assert path.read_bytes() == before
     with open_ledger(tmp_path / "new.db") as made:
         assert [*verify.hashes(made), *verify.outbox(made)] == []
