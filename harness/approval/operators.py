@@ -36,7 +36,9 @@ def by_token_file(path: Path, operators: Sequence[Mapping[str, Any]]) -> str:
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077 or about.st_uid != os.getuid():
-            raise NotAllowed("the token's file is open to others", f"{path} must be yours alone", f"chmod 600 {path}")
+            raise NotAllowed(
+                "the token's file is open to others", f"{path} must be yours alone", f"run `chmod 600 {path}`"
+            )
         token = file.read(4096).decode("utf-8", "replace").strip()
     found = token_hash(token)
     for one in operators:

@@ -113,7 +113,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
     try:
         import psycopg
     except ImportError:
-        raise NoLedger("a PostgreSQL ledger needs psycopg 3", "", "pip install 'git-harness[postgres]'") from None
+        raise NoLedger("a PostgreSQL ledger needs psycopg 3", "", "run `pip install 'git-harness[postgres]'`") from None
     try:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
     except psycopg.Error as error:
