@@ -17,6 +17,7 @@ from harness.sessions.graph import KEEP, Session
 from harness.sessions.lines import NotATranscript, parse, refuse_binary
 
 _SNIFF_LINES: Final = 40
+_HUGE: Final = 1024 * 1024
 _DOCUMENT_BYTES: Final = 256 * 1024 * 1024
 
 
@@ -94,6 +95,8 @@ def client_of(path: Path) -> str:
             line = file.readline()
             if not line:
                 break
+            if len(line) > _HUGE and _ends_like_claude_code(line):
+                return "claude_code"
             for data, whole in _objects(line):
                 seen += 1
                 for client in CLIENTS if whole else CLIENTS[:-1]:
@@ -102,6 +105,12 @@ def client_of(path: Path) -> str:
     if not head.strip() or seen:
         return "generic" if not head.strip() else _unknown(path)
     return _document(path)
+
+
+def _ends_like_claude_code(line: bytes) -> bool:
+    """Whether a line that is too long to be read twice has Claude Code's keys where it begins or ends."""
+    ends = line[:2048] + line[-2048:]
+    return b'"parentUuid"' in ends or (b'"uuid"' in ends and b'"sessionId"' in ends)
 
 
 def _objects(line: bytes) -> Iterator[tuple[dict[str, Any], bool]]:
