@@ -33,13 +33,14 @@ def by_token_file(path: Path, operators: Sequence[Mapping[str, Any]]) -> str:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         raise NotAllowed("the operator's token can't be read", f"{path}: {error.strerror}") from error
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(file.fileno())
+    try:
+        about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077 or about.st_uid != os.getuid():
-            raise NotAllowed(
-                "the token's file is open to others", f"{path} must be yours alone", f"run `chmod 600 {path}`"
-            )
-        token = file.read(4096).decode("utf-8", "replace").strip()
+            why = f"{path} must be a plain file of yours alone"
+            raise NotAllowed("the token's file is open to others", why, f"run `chmod 600 {path}`")
+        token = os.read(handle, 4096).decode("utf-8", "replace").strip()
+    finally:
+        os.close(handle)
     found = token_hash(token)
     for one in operators:
         if hmac.compare_digest(found, str(one.get("token_sha256", ""))) and not one.get("revoked"):
