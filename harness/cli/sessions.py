@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,7 +182,7 @@ def read_command(
         caps=Caps(turn_chars, args_chars, result_chars),
     )  # fmt: skip
     click.echo(text, nl=False)
-    return FAILED if text.startswith(("no such session", "no session")) else 0
+    return FAILED if re.match(r'(?:<p>|\{"notice": ")?no (?:such session|session is named)', text) else 0
 
 
 def _range(turns: str) -> tuple[int, int]:

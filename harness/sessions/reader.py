@@ -184,10 +184,18 @@ def find_all(env: Mapping[str, str]) -> tuple[list[Found], list[tuple[Path, str]
     return found, places
 
 
+def is_file(path: Path) -> bool:
+    """Whether ``path`` is a file; a name that can't be one is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def locate(name: str, env: Mapping[str, str]) -> Path:
     """The file of the session ``name``: a path, an id, or the beginning of one. Raises NoSession, which says where it looked."""
     path = Path(name)
-    if path.is_file():
+    if is_file(path):
         return path
     found, places = find_all(env)
     matches = [one for one in found if one.id == name] or [one for one in found if len(name) >= 4 and name in one.id]

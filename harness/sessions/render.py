@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import shlex
@@ -19,6 +21,7 @@ from harness.sessions.shown import clip, safe
 
 FLOOR: Final = 1_000
 DEFAULT: Final = 60_000
+_LEAST: Final = 250  # characters that the pieces of a page get, whatever frames them
 Locator = Callable[[str], Path]
 
 
@@ -71,15 +74,15 @@ def render_session(
     """
     env = os.environ if env is None else env
     session_id = session_id or env.get("CLAUDE_CODE_SESSION_ID", "")
-    if not session_id:
-        return "no session is named, and this is no client's process; see `harness sessions list`\n"
     name, head = _split(session_id, head_id)
+    request = Request(head, start_turn, end_turn, start_item, include_function_calls, max_chars, format, caps, name)
+    if not session_id:
+        return _notice("no session is named, and this is no client's process; see `harness sessions list`", request)
     try:
         path = store(name) if store else reader.locate(name, env)
         session = reader.read(path, max(KEEP, 2 * max(caps.turn, caps.arguments, caps.result)))
     except (reader.NoSession, FileNotFoundError) as error:
-        return f"no such session: {safe(str(error))}\n"
-    request = Request(head, start_turn, end_turn, start_item, include_function_calls, max_chars, format, caps, name)
+        return _notice(f"no such session: {error}", request)
     return page(session, request)
 
 
@@ -88,7 +91,7 @@ render_read_conversation = render_session
 
 def _split(session_id: str, head_id: str | None) -> tuple[str, str | None]:
     name, colon, head = session_id.rpartition(":")
-    if not colon or not head or "/" in head or Path(session_id).is_file():
+    if not colon or not head or "/" in head or reader.is_file(Path(session_id)):
         return session_id, head_id
     if head_id is not None and head_id != head:
         raise BadRange(f"two heads are named: {head} and {head_id}", "", "name one")
@@ -123,9 +126,18 @@ def _from_end(number: int, total: int) -> int:
 
 
 def _notice(text: str, request: Request) -> str:
-    line = safe(text)
-    limit = max(FLOOR, request.max_chars) if request.max_chars else len(line) + 1
-    return line[: limit - 1] + "\n"
+    """One line, no longer than a page may be, as the format writes it."""
+    line = " ".join(safe(text).split("\n"))
+    limit = max(FLOOR, request.max_chars) - 100 if request.max_chars else len(line)
+    while True:
+        short = _short(line, max(1, limit))
+        if request.format == "json":
+            out = json.dumps({"notice": short, "pieces": [], "next": None}, ensure_ascii=False) + "\n"
+        else:
+            out = f"<p>{html.escape(short)}</p>\n" if request.format == "html" else short + "\n"
+        if not request.max_chars or len(out) <= max(FLOOR, request.max_chars):
+            return out
+        limit = limit * 2 // 3
 
 
 class _Page:
@@ -134,6 +146,7 @@ class _Page:
     ) -> None:
         self.session, self.request, self.numbered = session, request, numbered
         self.start, self.end = start, end
+        self.brief = False
         self.format: Format = FORMATS[request.format]
         self.limit = max(FLOOR, request.max_chars) if request.max_chars else 0
         notes = _notes(session, request) if start == 1 and request.item == 0 else ()
@@ -230,17 +243,24 @@ class _Page:
         )
 
     def _room(self) -> int:
-        """Characters for the pieces; 0 without a limit."""
+        """Characters for the pieces; 0 without a limit. Where little is left, what frames them gets shorter, step by step."""
         if not self.limit:
             return 0
-        widest = replace(
-            self.frame,
-            last=self.frame.total,
-            next=self._next(self.frame.total, 99_999),
-            next_turn=self.frame.total,
-            next_item=99_999,
+        frame = self.frame
+        short = replace(frame, notes=(), cwd="")
+        steps = (
+            (frame, False),
+            (replace(frame, notes=()), False),
+            (short, True),
+            (replace(short, session=_short(frame.session, 16)), True),
         )
-        return max(200, self.limit - len(self.format.begin(widest)) - len(self.format.end(widest)) - 8)
+        for self.frame, self.brief in steps:
+            more = self._next(frame.total, 99_999)
+            widest = replace(self.frame, last=frame.total, next=more, next_turn=frame.total, next_item=99_999)
+            room = self.limit - len(self.format.begin(widest)) - len(self.format.end(widest)) - 8
+            if room >= _LEAST:
+                break
+        return room
 
     def _next(self, number: int, item: int) -> str:
         """Which turn was left out first, and the command that goes on from there."""
@@ -248,7 +268,7 @@ class _Page:
         if self.request.head and len(self.request.head) <= 60:
             name = f"{name}:{self.request.head}"
         # A name with control characters could not be typed.
-        short = name if len(name) <= 160 and name.isprintable() else "SESSION"
+        short = name if len(name) <= (40 if self.brief else 160) and name.isprintable() else "SESSION"
         where = f"turn {number} of {len(self.numbered)}" + (f", item {item}" if item else "")
         stop = "" if self.end == len(self.numbered) else str(self.end)
         command = f"harness sessions read {shlex.quote(short)} --turns {number}:{stop}" + (

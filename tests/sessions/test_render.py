@@ -159,6 +159,32 @@ def test_notices_tell_unknown_sessions_heads_and_empty_sessions_apart(tmp_path: 
         shown(case("T-39"), format="pdf")
 
 
+@pytest.mark.parametrize("form", sorted(FORMATS))
+@pytest.mark.parametrize("limit", [1_000, 1_001, 1_100, 1_500])
+def test_long_names_folders_and_notes_don_t_break_the_limit(tmp_path: Path, form: str, limit: int) -> None:
+    path = tmp_path / ("s" * 150 + "é&<" * 20 + ".jsonl")
+    rows, parent = [], None
+    for number in range(12):
+        said = {"role": "user", "content": '&<"word\n' * 300}
+        uuid = f"{'u' * 50}{number}"
+        rows.append(
+            line(type="user", uuid=uuid, parentUuid=parent, sessionId="s", cwd="/" + "&<dir>/" * 60, message=said)
+        )
+        rows.append(
+            line(
+                type="user", uuid=f"b{number}", parentUuid=f"{'u' * 50}0", sessionId="s", message={"content": "branch"}
+            )
+        )
+        parent = uuid
+    path.write_text("\n".join(rows) + "\n17\n{\n", "utf-8")
+    for start in (0, 3, -1, 99):
+        page = render_session(str(path), parent, start, 0, max_chars=limit, format=form)
+        assert len(page) <= limit
+        if form == "json":
+            json.loads(page)
+    assert len(render_session("nobody" * 400, max_chars=limit, format=form, env={"HOME": str(tmp_path)})) <= limit
+
+
 def test_caps_can_be_set_and_calls_left_out() -> None:
     path = SAMPLES / "main.jsonl"
     assert "- Bash" not in shown(path, include_function_calls=False)
