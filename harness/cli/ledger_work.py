@@ -337,7 +337,7 @@ def close_command(ctx: click.Context, number: int, reason: str | None, token_fil
     Example:
       harness ledger close 412 --reason "settled by phone"
     """
-    from harness.approval.file import close
+    from harness.approval.inbound import close
     from harness.flows.desk import open_desk
 
     with Store(workspace(ctx)) as store, open_desk(store) as desk:

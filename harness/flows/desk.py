@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from harness.approval import baseline, channels, deliver, status
 from harness.approval import decide as decisions
 from harness.approval.errors import ApprovalError, Invalid, NoLedger, NotAllowed
-from harness.approval.file import file_request, record_inbound
+from harness.approval.file import file_request
+from harness.approval.inbound import record_inbound
 from harness.approval.ledger import Ledger, create_ledger, is_url, open_ledger
 from harness.flows import taste
 from harness.flows.approvals import OPERATORS, Exported, export

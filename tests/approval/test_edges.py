@@ -10,7 +10,7 @@ import pytest
 
 from harness.approval import claim as claims
 from harness.approval import decide as decisions
-from harness.approval import file as filing
+from harness.approval import inbound as inbounds
 from harness.approval import operators, status
 from harness.approval.errors import Invalid, NotAllowed, NotFound, NotOpen, WrongState
 from tests.approval.book import START, Book
@@ -64,11 +64,11 @@ def test_an_obligation_that_is_not_there(book: Book, number: Any) -> None:
 
 
 def test_what_is_open_has_nothing_to_decide(book: Book) -> None:
-    inbound = filing.record_inbound(book.ledger, "asks", "acme", "slack", "#c")
+    inbound = inbounds.record_inbound(book.ledger, "asks", "acme", "slack", "#c")
     with pytest.raises(NotOpen):
         decisions.decide(book.ledger, inbound, "approve", "ada", START, "a" * 64)
     with pytest.raises(Invalid):
-        filing.record_inbound(book.ledger, "asks", "acme", "slack", "#c", direction="sideways")
+        inbounds.record_inbound(book.ledger, "asks", "acme", "slack", "#c", direction="sideways")
     for work in (
         lambda: claims.cancel_claimed(book.ledger, inbound, "ada"),
         lambda: claims.reconcile_held(book.ledger, inbound, "x", "y", "ada"),

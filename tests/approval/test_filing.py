@@ -13,7 +13,7 @@ import pytest
 
 from harness.approval import baseline, channels, status
 from harness.approval import claim as claims
-from harness.approval import file as filing
+from harness.approval import inbound as inbounds
 from harness.approval.decide import look, outcome, resume, wait
 from harness.approval.errors import BaselineRefused, ChannelRefused, Invalid, NotOpen
 from harness.approval.ledger import open_ledger
@@ -389,7 +389,7 @@ def test_every_outcome_has_its_own_word(book: Book) -> None:
     stale = book.file(counterparty="d")
     book.file("new", counterparty="d")
     closed = book.file(counterparty="e")
-    filing.close(book.ledger, closed["obligation_id"], "ada", "settled")
+    inbounds.close(book.ledger, closed["obligation_id"], "ada", "settled")
     words = [
         outcome(book.ledger, one["obligation_id"], one["epoch"]) for one in (pending, denied, approved, stale, closed)
     ]
@@ -427,7 +427,7 @@ def test_a_wait_ends_when_another_process_decides(book: Book) -> None:
 
 
 def test_a_link_leads_to_an_inbound_and_only_a_sending_answers_it(book: Book) -> None:
-    inbound = filing.record_inbound(
+    inbound = inbounds.record_inbound(
         book.ledger, "asks for the window", "acme", "slack", "#acme-shared", received_ts=START - 100
     )
     outbound = book.file(counterparty="other")["obligation_id"]
