@@ -12,19 +12,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from harness.sessions import claude_text as text_of
 from harness.sessions.account import Account
-from harness.sessions.build import Builder, duplicate, media, numbers, when
+from harness.sessions.build import Builder, duplicate, numbers, when
 from harness.sessions.graph import KEEP, Node, Session
 from harness.sessions.lines import Record, records
 
 CLIENT: Final = "claude-code"
 _KEYS: Final = frozenset({"uuid", "parentUuid", "sessionId", "leafUuid", "snapshot", "operation"})
-_TAG = re.compile(
-    r"<(command-name|command-message|command-args|bash-input|bash-stdout|bash-stderr|local-command-\w+|task-notification)>"
-)
 _IN_INDEX = re.compile(r'"sessionId"\s*:\s*"([\w-]{1,100})"')
-_COMMAND = re.compile(r"<command-name>([^<]{0,200})</command-name>")
-_ARGS = re.compile(r"<command-args>([\s\S]{0,4000}?)</command-args>")
 # Lines of the client's own book-keeping: nothing of the conversation is in them.
 _BOOKS: Final = frozenset(
     {
@@ -203,10 +199,10 @@ class _State:
 
     def _assistant(self, record: Record, thread: str, before: Node | None, account: Account) -> Node | None:
         data, line = record.data, record.line
-        message = self._message(data, account)
+        message = text_of.message(data, account)
         if message is None:
             return before
-        content = self._content(message, account)
+        content = text_of.content(message, account)
         if content is None:
             return before
         given = message.get("id")
@@ -246,24 +242,24 @@ class _State:
 
     def _user(self, record: Record, thread: str, before: Node | None, account: Account) -> Node | None:
         data, line = record.data, record.line
-        message = self._message(data, account)
-        content = self._content(message, account) if message is not None else None
+        message = text_of.message(data, account)
+        content = text_of.content(message, account) if message is not None else None
         if content is None:
             return before
         results = [b for b in content if isinstance(b, dict) and b.get("type") == "tool_result"]
         for block in results:
             self._result(block, data, line, thread, before)
         said = [b for b in content if b not in results] if results else content
-        text = "\n".join(t for t in (self._said(b, account) for b in said) if t)
+        text = "\n".join(t for t in (text_of.said(b, account) for b in said) if t)
         if not text or text.isspace():
             return before
         ts, uuid = when(data.get("timestamp")), data.get("uuid") if isinstance(data.get("uuid"), str) else ""
         more: dict[str, Any] = {"thread": thread, "ts": ts, "mended": record.mended}
         if data.get("isCompactSummary") is True:
             return self._summary(text, line, uuid or "", before, more)
-        text, label = _typed(text)
+        text, label = text_of.typed(text)
         if data.get("isMeta") is True or label:
-            self._note(before, line, thread, label or _meta_label(data), text)
+            self._note(before, line, thread, label or text_of.meta_label(data), text)
             return before
         key = (str(data.get("promptId")), str(data.get("timestamp")), hash(text))
         if key in self.prompts and data.get("timestamp") and key[0] != "None":
@@ -290,25 +286,6 @@ class _State:
             label=f"summary of the {stands_for} turns before it" if stands_for else "summary of earlier turns", **more,
         )  # fmt: skip
 
-    def _message(self, data: dict[str, Any], account: Account) -> dict[str, Any] | None:
-        message = data.get("message")
-        if isinstance(message, dict):
-            return message
-        if isinstance(message, str | list):
-            account.odd["message is text" if isinstance(message, str) else "message is a list"] += 1
-            return {"content": message}
-        account.odd["message is null" if "message" in data else "no message"] += 1
-        return None
-
-    def _content(self, message: dict[str, Any], account: Account) -> list[Any] | None:
-        content = message.get("content")
-        if isinstance(content, str):
-            return [{"type": "text", "text": content}]
-        if isinstance(content, list):
-            return content
-        account.odd["content is null" if content is None else "content is no list"] += 1
-        return None
-
     def _block(self, block: Any, turn: Node, line: int, thread: str, account: Account) -> None:
         if isinstance(block, dict) and block.get("type") in ("tool_use", "server_tool_use"):
             tool_id, name = block.get("id"), block.get("name")
@@ -317,44 +294,12 @@ class _State:
                 block.get("input"), thread=thread,
             )  # fmt: skip
             return
-        self.builder.more(turn, self._said(block, account))
-
-    def _said(self, block: Any, account: Account) -> str:
-        """What a content block says, as text."""
-        if isinstance(block, str):
-            account.odd["block is text"] += 1
-            return block
-        if not isinstance(block, dict):
-            account.odd["block is no object"] += 1
-            return str(block) if isinstance(block, int | float) else ""
-        kind = block.get("type")
-        if kind == "text" and isinstance(block.get("text"), str):
-            return str(block["text"])
-        if kind == "thinking":
-            return (
-                f"(thinking) {block.get('thinking')}"
-                if block.get("thinking")
-                else "(thinking, not shown by the client)"
-            )
-        if kind == "redacted_thinking":
-            return "(thinking, withheld)"
-        if kind in ("image", "document"):
-            source = block.get("source")
-            source = source if isinstance(source, dict) else {}
-            return media(str(kind), source.get("media_type"), source.get("data"))
-        if kind is None:
-            account.odd["block without a type"] += 1
-        elif kind != "text":
-            account.odd[f"block {str(kind)[:40]}"] += 1
-        for name in ("text", "content"):
-            if isinstance(block.get(name), str):
-                return str(block[name])
-        return f"[{str(kind)[:40]}]" if kind not in (None, "text") else ""
+        self.builder.more(turn, text_of.said(block, account))
 
     def _result(self, block: dict[str, Any], data: dict[str, Any], line: int, thread: str, before: Node | None) -> None:
         tool_id = block.get("tool_use_id")
         extra = data.get("toolUseResult")
-        output = self._output(block.get("content"))
+        output = text_of.output(block.get("content"))
         failed = block.get("is_error") is True or (isinstance(extra, str) and extra.startswith("Error"))
         if isinstance(extra, dict):
             failed = (
@@ -369,13 +314,6 @@ class _State:
         if isinstance(child, str) and child:
             node.child = child
 
-    def _output(self, content: Any) -> str:
-        if isinstance(content, str):
-            return content
-        if not isinstance(content, list):
-            return ""
-        return "\n".join(t for t in (self._said(block, Account()) for block in content) if t)
-
     # --- what others put in ---------------------------------------------------------------------------------------
 
     def _attachment(self, data: dict[str, Any], line: int, thread: str, before: Node | None) -> None:
@@ -387,7 +325,7 @@ class _State:
             self._note(before, line, thread, f"attachment {kind[:40]}", "", hidden=True)
             return
         hook = given.get("hookName") or given.get("hookEvent") or ""
-        text = _hook_text(given)
+        text = text_of.hook_text(given)
         shown = bool(text) or kind in ("hook_cancelled", "hook_stopped_continuation")
         what = kind.replace("_", " ")
         self._note(before, line, thread, f"{what}, {hook}" if hook else what, text, hidden=not shown)
@@ -402,7 +340,7 @@ class _State:
             )
         elif kind == "stop_hook_summary":
             errors = data.get("hookErrors")
-            texts = [_as_text(e) for e in errors] if isinstance(errors, list) else []
+            texts = [text_of.as_text(e) for e in errors] if isinstance(errors, list) else []
             self._note(
                 before, line, thread, "hook errors at the stop", "\n".join(t for t in texts if t), hidden=not any(texts)
             )
@@ -458,51 +396,6 @@ class _State:
             above = self.links.get(at, (0, None))[1]
             at = above if isinstance(above, str) else None
         return False
-
-
-def _typed(text: str) -> tuple[str, str]:
-    """A prompt as it was typed, and a label when it is the client's own."""
-    match = _TAG.match(text[:200].lstrip())
-    if match is None:
-        return (text, "interrupted") if text.startswith("[Request interrupted") else (text, "")
-    tag = match[1]
-    if tag.startswith("command-"):
-        name, args = _COMMAND.search(text), _ARGS.search(text)
-        typed = f"{name[1].strip() if name else ''} {args[1].strip() if args else ''}".strip()
-        return (typed, "") if typed else (text, "command")
-    if tag == "bash-input":
-        return "! " + re.sub(r"</?bash-input>", "", text).strip(), ""
-    return text, "task notification" if tag == "task-notification" else "command output"
-
-
-def _meta_label(data: dict[str, Any]) -> str:
-    if isinstance(data.get("sourceToolUseID"), str):
-        return "skill text"
-    return "hook text" if "hookText" in data else "client's note"
-
-
-def _hook_text(given: dict[str, Any]) -> str:
-    for name in ("content", "blockingError", "systemMessage", "message", "stopReason", "stderr", "error"):
-        if text := _as_text(given.get(name)):
-            return text
-    return "it ran out of time" if given.get("timedOut") is True else ""
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(t for t in map(_as_text, value) if t)
-    if isinstance(value, dict):
-        return next(
-            (
-                t
-                for t in (_as_text(value.get(k)) for k in ("blockingError", "error", "text", "content", "message"))
-                if t
-            ),
-            "",
-        )
-    return ""
 
 
 def _spawned(session: Session) -> None:
