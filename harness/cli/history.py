@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,10 @@ def log_command(
       harness log --skill aeo --since '1 week ago'
       harness log --all -n 20 --json
     """
+    if since and not re.search(
+        r"\d|yesterday|today|now|noon|midnight|last|ago|never|one|two|week|month|year", since, re.I
+    ):
+        raise click.UsageError(f"--since: {since!r} is no time; write '2 days ago' or 2026-11-30")
     if graph:
         if as_json or kind:
             raise click.UsageError("--graph draws every commit; --json and --kind don't go with it.")
@@ -69,7 +74,18 @@ def log_command(
             if limit and count >= limit:
                 return
     if not count and not as_json:
-        click.echo("No lessons yet." if not (everything or kind or skill or since) else "Nothing matches.", err=True)
+        click.echo(_nothing(ctx, everything, kind, skill, since), err=True)
+
+
+def _nothing(ctx: click.Context, everything: bool, kind: str | None, skill: str | None, since: str | None) -> str:
+    """What to say when no lesson is there: a name that nothing is known of must not look like an answer."""
+    if not (everything or kind or skill or since):
+        return "No lessons yet."
+    with Store(workspace(ctx)) as store:
+        known = store.tree.folders("skills")
+    if skill and skill not in known:
+        return f"Nothing matches: nothing was learned about {skill!r}; known: {', '.join(known[:8]) or 'no skill yet'}"
+    return "Nothing matches."
 
 
 def _held(store: Store) -> dict[str, list[bool]]:
@@ -206,12 +222,16 @@ def why_command(ctx: click.Context, target: str, as_json: bool) -> None:
 @click.command("undo")
 @click.argument("name", metavar="ID")
 @click.option("--reason", default="", help="Why; it goes into the commit.")
+@click.option(
+    "--reopen", is_flag=True, help="Open the gaps again that the lesson had closed, for another regeneration."
+)
 @json_option
 @click.pass_context
-def undo_command(ctx: click.Context, name: str, reason: str, as_json: bool) -> None:
+def undo_command(ctx: click.Context, name: str, reason: str, reopen: bool, as_json: bool) -> None:
     """Take a lesson back: a new tick with the text put back three-way, and a row for each row that no longer counts.
 
-    Later changes stay; where they touch the same lines nothing is done and the lines are named. An undo can be undone.
+    Later changes stay; where they touch the same lines nothing is done and the lines are named. The gaps that it had closed are
+    withdrawn too, or come back with --reopen. An undo can be undone.
 
     \b
     Examples:
@@ -219,11 +239,13 @@ def undo_command(ctx: click.Context, name: str, reason: str, as_json: bool) -> N
       harness undo a7f3 --reason "the form has changed"
     """
     from harness.cli.setup import person
+    from harness.flows.notices import announce
     from harness.flows.undo import undo
 
     person("undoing is a person's")
     with Store(workspace(ctx)) as store:
-        done = undo(store, name, reason)
+        done = undo(store, name, reason, reopen=reopen)
+        announce(store)
     if as_json:
         print_json(
             {

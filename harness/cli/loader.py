@@ -197,6 +197,11 @@ def _dry_run(store: Store, as_json: bool) -> int:
             footer,
             reply.LIMITS,
         )
+        if (
+            store.settings["dispatch"]["preset"] == "fold"
+        ):  # no model is asked: what would be added is all there is to show
+            listed = "".join(f"- {gap['text']}\n" for gap in backlog.gaps_of(store, entry))
+            text = f"{entry.skill}: would be folded in, without a model:\n{listed}"
         out.append({"skill": entry.skill, "brief": text})
     if as_json:
         print_json(out)

@@ -38,6 +38,7 @@ def review_command(ctx: click.Context, only_list: bool, as_json: bool) -> int:
     """
     from harness.attended import require_person
     from harness.flows import inbox
+    from harness.flows.notices import announce
 
     found = workspace(ctx)
     with Store(found) as store:
@@ -55,7 +56,8 @@ def review_command(ctx: click.Context, only_list: bool, as_json: bool) -> int:
         for number, item in enumerate(waiting, 1):
             click.echo(f"\n{click.style(f'[{number} of {len(waiting)}]', dim=True)} {_coloured(item.text)}")
             if not _decide(store, item):
-                return 0
+                break
+        announce(store)
     return 0
 
 

@@ -94,16 +94,25 @@ def uninstall_command(ctx: click.Context, purge: bool, yes: bool, as_json: bool)
       harness uninstall --purge
     """
     from harness.flows import install, wiring
-    from harness.workspace import NESTED, user_root
+    from harness.workspace import NESTED, NotAWorkspace, user_root
 
     person("taking harness out is a person's")
-    found = workspace(ctx)
     steps: list[str] = []
 
     def note(line: str) -> None:
         steps.append(line)
         if not as_json:
             click.echo(f"  {line}", err=True)
+
+    try:
+        found = workspace(ctx)
+    except NotAWorkspace:
+        # The folder is gone, and its hooks would go on: they are found by what they are.
+        if not wiring.unwire_project(Path.cwd(), note):
+            raise
+        if as_json:
+            print_json({"workspace": None, "purged": False, "steps": steps})
+        return
 
     owned = found.root.name == NESTED or found.root == user_root(os.environ)
     if purge and not owned:
@@ -176,7 +185,7 @@ def _learned(root: Path) -> set[str]:
     return {p.name for p in place.iterdir() if p.is_dir()} if place.is_dir() else set()
 
 
-@click.command("settings")
+@click.command("settings", context_settings={"ignore_unknown_options": True})
 @click.argument("name", required=False)
 @click.argument("value", required=False)
 @json_option

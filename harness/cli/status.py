@@ -15,7 +15,7 @@ MOST_UNREAD = 3
 @click.option("--verbose", "-v", is_flag=True, help="Also hook times and objects in the repository.")
 @click.pass_context
 def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
-    """What waits, what is pending, what went wrong. Exit code 3 when something needs a person.
+    """What waits, what is pending, what went wrong. Exit code 3 when there is a problem that a person has to settle.
 
     \b
     Examples:
@@ -69,7 +69,8 @@ def status_command(ctx: click.Context, as_json: bool, verbose: bool) -> int:
         click.echo(
             f"{click.style('problem', fg='red', bold=True)}    {shown(one['what'])}: {shown(one['why'])}\n           {shown(one['next'])}"
         )
-    click.echo(f"{click.style('signing', bold=True)}    {state['signing']}")
+    if verbose or state["signing"] != "ticks are not signed":
+        click.echo(f"{click.style('signing', bold=True)}    {state['signing']}")
     if state["by_hand"]:
         click.echo(
             f"{click.style('by hand', bold=True)}    {state['by_hand']} of the last 200 commits were made by hand: harness log --all"

@@ -65,6 +65,8 @@ def react(ctx: click.Context, skill: str, reaction: str, as_json: bool) -> None:
     from harness.tune.reaction import classify
 
     found = workspace(ctx)
+    if not reaction.strip():
+        raise click.UsageError("--reaction: it is empty")
     said = classify(reaction)
     with Store(found) as store:
         store.catch_up()
@@ -146,8 +148,11 @@ def propose_command(
     if as_json:
         print_json({"short": short, **document})
         return
-    click.echo(proposal.shown(document, short, typed=document["origin"] == "tool"))
-    if os.environ.get("CLAUDECODE"):
+    inside = bool(os.environ.get("CLAUDECODE"))
+    click.echo(proposal.shown(document, short, typed=document["origin"] == "tool", asked=inside))
+    if not inside:
+        click.echo("Nothing is written before a person says so: harness review", err=True)
+    if inside:
         click.echo(
             "\nThe user is shown this when you stop. Say in a sentence what you propose and why, ask nothing else, and stop."
         )
@@ -249,16 +254,16 @@ def reject_command(ctx: click.Context, proposal_id: str, reason: str, as_json: b
 
 def _ask_one(ctx: click.Context, proposal_id: str, verb: str, as_json: bool, reason: str = "") -> int:
     from harness.attended import require_person
-    from harness.flows import tune
+    from harness.flows import proposing, tune
     from harness.tune import proposal
 
-    require_person("deciding on a proposal")
     with Store(workspace(ctx)) as store:
         store.catch_up()
         listed = tune.open_proposals(store)
         one = proposal.find(listed, proposal_id)
+        require_person("deciding on a proposal")
         short = proposal.short_ids(o["id"] for o in listed)[one["id"]]
-        click.echo(proposal.shown(one, short, typed=True), err=True)
+        click.echo(proposal.shown(one, short, typed=True, asked=False), err=True)
         if one["origin"] == "tool" and verb == "apply":
             sure = (
                 click.prompt("Type the id to apply it", default="", show_default=False, err=True).strip().lower()
@@ -273,6 +278,7 @@ def _ask_one(ctx: click.Context, proposal_id: str, verb: str, as_json: bool, rea
         done = tune.decide(
             store, one["id"], "approve" if verb == "apply" else "reject", approval, os.environ, reason=reason
         )
+        proposing.announce(store)
     if as_json:
         print_json({"status": done.status, "commit": done.landed.commit, "sentence": done.sentence})
     else:

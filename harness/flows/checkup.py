@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from harness.clients import settings
 from harness.errors import HarnessError
-from harness.flows import fire, wiring
+from harness.flows import fire, report, wiring
 from harness.store import gate, policy, snapshot
 from harness.store.commit import Store
 from harness.store.git import clean_environment, quick
@@ -52,6 +52,8 @@ def checkup(workspace: Workspace, env: Mapping[str, str]) -> Iterator[Check]:
     """Every check, as it is made. Nothing of the workspace or the settings is changed."""
     yield from _machine(workspace)
     yield from _repository(workspace)
+    for one in report.status(workspace)["problems"]:
+        yield Check("repository", "as status says", "wrong", f"{one['what']}: {one['why']}", one["next"])
     yield from _contract(workspace)
     yield from _settings(workspace)
     yield from _hooks(workspace, env)

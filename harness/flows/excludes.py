@@ -10,7 +10,7 @@ from harness.store.git import quick
 
 
 def _place(code: Path) -> Path | None:
-    status, out = quick(code, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+    status, out = quick(code, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude", above=True)
     return Path(out.splitlines()[0]) if status == 0 and out.strip() else None
 
 

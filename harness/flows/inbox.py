@@ -40,7 +40,10 @@ def items(store: Store, env: Mapping[str, str]) -> list[Item]:
 def _proposals(store: Store) -> list[Item]:
     listed = tune.open_proposals(store)
     ids = proposal.short_ids(one["id"] for one in listed)
-    return [Item("proposal", ids[one["id"]], proposal.shown(one, ids[one["id"]], typed=True), one) for one in listed]
+    return [
+        Item("proposal", ids[one["id"]], proposal.shown(one, ids[one["id"]], typed=True, asked=False), one)
+        for one in listed
+    ]
 
 
 def _doubtful(store: Store) -> list[Item]:

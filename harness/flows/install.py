@@ -50,7 +50,7 @@ def _code_root(start: Path) -> Path | None:
     """The main work tree of the code repository that ``start`` lies in; a linked work tree leads to its main one."""
     if not start.is_dir():
         return None
-    code, out = quick(start, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir")
+    code, out = quick(start, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", above=True)
     if code != 0:
         return None
     top, common = (Path(line) for line in out.splitlines()[:2])

@@ -89,10 +89,10 @@ def _committed(path: str, ts: str) -> str | None:
     if not place.is_absolute() or not place.parent.is_dir():
         return None
     folder = place.parent
-    code, when = quick(folder, "log", "-1", "--format=%cI", "--", place.name)
+    code, when = quick(folder, "log", "-1", "--format=%cI", "--", place.name, above=True)
     if code != 0 or not when.strip() or datetime.fromisoformat(when.strip()) < _moment(ts):
         return None
-    code, text = quick(folder, "show", f"HEAD:./{place.name}")
+    code, text = quick(folder, "show", f"HEAD:./{place.name}", above=True)
     return text if code == 0 else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from harness.flows import excludes
@@ -71,7 +72,12 @@ def project(workspace: Workspace, say: Say) -> None:
 
 def withdraw(workspace: Workspace, say: Say) -> None:
     """Remove the files that are ours, and their lines of the exclude file."""
-    folder = workspace.project / FOLDER
+    withdraw_from(workspace.project, say)
+
+
+def withdraw_from(home: Path, say: Say) -> None:
+    """The same for the project in the folder ``home``."""
+    folder = home / FOLDER
     gone = []
     for place in sorted(folder.glob("*.md")) if folder.is_dir() else ():
         if MARK.encode() in (files.read(place) or b""):
@@ -79,6 +85,6 @@ def withdraw(workspace: Workspace, say: Say) -> None:
             gone.append(place.stem)
     if gone:
         say(f"removed the commands /{', /'.join(gone)}")
-        excludes.take(workspace.project, [f"/{FOLDER}/{name}.md" for name in gone])
+        excludes.take(home, [f"/{FOLDER}/{name}.md" for name in gone])
         if not os.listdir(folder):
             folder.rmdir()

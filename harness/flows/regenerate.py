@@ -164,6 +164,13 @@ class Regeneration:
 
     def _land(self, old: bytes | None, text: str, gaps: list[dict[str, Any]], *, model: bool) -> None:
         ids = [row["id"] for row in gaps]
+        if old is not None and text == _text(old):
+            row = self._queue_row("done", feedback=ids, reason="the loader says it already")
+            self.store.commit(
+                Tick("queue", "closed: the loader says it already", [Append(QUEUE, row)], {"Skill": self.skill})
+            )
+            self.say(f"{self.skill}: the loader says it already")
+            return
         count = f"{len(ids)} gap{'' if len(ids) == 1 else 's'}"
         summary = f"{count} closed" if model else f"{count} folded in, not rewritten"
         subject = f"{summary}: {feedback.clip(gaps[0]['text'], MAX_WORDS)}"

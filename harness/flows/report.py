@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from harness.store.files import read
 from harness.store.git import quick
 from harness.workspace import Workspace
 
+VERIFIED: Final = "verified"
 LOG: Final = "state/log/loader-feedback.log"
 _IN_THE_MIDDLE: Final = ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG")
 _STALE_SECONDS: Final = 60
@@ -32,7 +34,10 @@ def status(workspace: Workspace) -> dict[str, Any]:
     out["pending"], out["by_hand"] = _git_facts(workspace, now, problems)
     out["log_lines"] = _log_lines(workspace)
     out["unaccepted"] = now.get("unaccepted", {})
-    out["notices"] = [n.get("text") for n in now.get("notices", [])]
+    notices = [
+        n for n in now.get("notices", []) if not str(n.get("id")).startswith("proposals-")
+    ]  # these are counted below
+    out["notices"] = [n.get("text") for n in notices]
     out["quarantine"] = [q.get("text") for q in now.get("quarantine", [])]
     out["proposals"] = [{k: one.get(k) for k in ("id", "short", "skill")} for one in now.get("proposals", [])]
     out["open_queue"] = bool(now.get("open"))
@@ -225,6 +230,11 @@ def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dic
     if log.exists() and not log.is_file():
         todo = f"rm {_quoted(str(log))}, and restore it: git -C {_quoted(str(workspace.root))} checkout HEAD -- {LOG}"
         problems.append({"what": "no feedback is taken in", "why": f"{log} is no regular file", "next": todo})
+    if found := _violations(workspace):
+        what = f"{found} violation{'' if found == 1 else 's'} in history, as of the last `harness verify`"
+        problems.append(
+            {"what": what, "why": "commits that did not pass the gate of their day", "next": "harness verify"}
+        )
     if not out["commit"]:
         problems.append(
             {"what": "nothing is in force", "why": "the snapshot is missing or unreadable", "next": "harness init"}
@@ -232,6 +242,17 @@ def _find_problems(workspace: Workspace, out: dict[str, Any], problems: list[dic
     errors = [line for line in out["hook_errors"] if line.split(" ")[2:3] != ["Ignored:"]]  # ignoring is no error
     if errors and _recent(errors[-1].split(" ")[0]):
         problems.append({"what": "a hook had an error", "why": errors[-1], "next": "harness doctor"})
+
+
+def _violations(workspace: Workspace) -> int:
+    """How many violations the last `verify` found; 0 when it found none or was never run."""
+    try:
+        with open(workspace.runtime / VERIFIED, "rb") as file:
+            value = json.loads(file.readline())
+    except (OSError, ValueError):
+        return 0
+    listed = value.get("violations") if isinstance(value, dict) else None
+    return len(listed) if isinstance(listed, list) else 0
 
 
 def _recent(stamp: str) -> bool:

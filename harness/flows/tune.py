@@ -134,6 +134,10 @@ def propose(store: Store, request: Request, env: Mapping[str, str]) -> tuple[dic
     """
     store.catch_up()
     made = _made(store, request, env)
+    waits = open_proposals(store)
+    if same := next((o for o in waits if o["target"] == made.target and o["after"] == made.after), None):
+        short = proposal.short_ids(one["id"] for one in waits)[same["id"]]
+        raise NothingToTune(f"proposal {short} says the same", "it waits for a person", "see `harness tune list`")
     tick = _apply_tick(store, made.document(), Approval("nobody yet"), env)
     if refusals := gate.check(tick, store.tree.read, snapshot.rules(store, store.tree)):
         row = _row(made.document(), "refused", reason=refusals[0].line())
@@ -302,7 +306,7 @@ def _apply_tick(store: Store, document: Mapping[str, Any], approval: Approval, e
         "Origin": document["origin"],
     }
     words = f"“{document['reaction']}” ({document['reward']:+g})\n" if document["reaction"] else ""
-    body = f"{words}Expected: {document['expected']['text']}"
+    body = f"{words}Expected is: {document['expected']['text']}"
     return Tick(document["kind"], _clip(document["diagnosis"]), [write, *extra, Append(cards, row)], trailers, body)
 
 

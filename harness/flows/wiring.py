@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.clients import settings
-from harness.flows import projection
+from harness.flows import excludes, projection
 from harness.store import files
 from harness.workspace import Workspace, interpreter
 
 Say = Callable[[str], None]
+LOCAL: Final = "/.claude/settings.local.json"
 
 
 def target(workspace: Workspace, *, user: bool, shared: bool) -> Path:
@@ -29,6 +30,8 @@ def wire(workspace: Workspace, path: Path, *, shared: bool, permissions: bool, s
     if settings.install(path, entries):
         say(f"wired Claude Code: {len(entries)} events in {path}")
     if path.parent.parent == workspace.project:
+        if not shared:  # it names this machine's paths
+            excludes.add(workspace.project, [LOCAL])
         projection.project(workspace, say)
     if permissions and settings.allow_rule(path):
         say("agents may run `harness feedback …` without a question (left out with --no-permissions)")
@@ -47,10 +50,27 @@ def wired(workspace: Workspace) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
+def unwire_project(start: Path, say: Say) -> bool:
+    """Take our hooks and commands out of the project that ``start`` lies in, when its workspace is gone; True if there were."""
+    took = False
+    for folder in (start, *start.parents):
+        for name in ("settings.local.json", "settings.json"):
+            path = folder / ".claude" / name
+            if path.is_file() and settings.remove(path):
+                say(f"took our hooks out of {path}")
+                took = True
+        if took:
+            excludes.take(folder, [LOCAL, "/.harness/"])
+            projection.withdraw_from(folder, say)
+            return True
+    return False
+
+
 def unwire(workspace: Workspace, say: Say) -> None:
     """Take our hooks and our permission rule out of every settings file that was wired to this workspace."""
     for name in wired(workspace):
         if settings.remove(Path(name)):
             say(f"took our hooks out of {name}")
+    excludes.take(workspace.project, [LOCAL])
     projection.withdraw(workspace, say)
     (workspace.runtime / "wired.json").unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 
-from harness.errors import HarnessError
+from harness.errors import USAGE, HarnessError
 from harness.ids import stable_ulid
 
 Tag = Literal["FIXED", "LOGGED"]
@@ -45,6 +45,8 @@ class Line:
 
 class BadFeedback(HarnessError):
     """A feedback line that can't be read; the form is `[2026-11-30T21:48:00Z] SKILL: what was missing [LOGGED]`."""
+
+    exit_code = USAGE
 
     def __init__(self, why: str) -> None:
         super().__init__("not a feedback line", why, f"write: {FORM} (or [FIXED]; the time may be left out)")

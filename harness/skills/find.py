@@ -102,7 +102,7 @@ def resolve(name: str, skills: Iterable[Skill], learned: Iterable[str]) -> str:
         if len(same) == 1:
             return same.pop()
     known = sorted({*folders.values(), *(n for s in bases for n in s.names)})
-    near = difflib.get_close_matches(name[:100], known, 3, 0.5)
+    near = difflib.get_close_matches(name[:100], known, 3, 0.6)
     shown = "".join(c if c.isprintable() else "?" for c in name)[:100]
     hint = f"do you mean {', '.join(near)}?" if near else f"known: {', '.join(known[:8])}" if known else ""
     raise UnknownSkill(f"{NO_SKILL}{shown!r}", "", hint or "add one: skills/NAME/SKILL.md")

@@ -221,10 +221,14 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def quick(root: Path, *args: str) -> tuple[int, str]:
-    """``git ARGS`` in ``root`` for commands that only look: (exit code, output). No GitPython, so `status` starts fast."""
+def quick(root: Path, *args: str, above: bool = False) -> tuple[int, str]:
+    """``git ARGS`` in ``root`` for commands that only look: (exit code, output). No GitPython, so `status` starts fast.
+
+    The repository is that of ``root`` itself; with ``above`` also one that ``root`` lies somewhere in.
+    """
+    ceiling = {} if above else {"GIT_CEILING_DIRECTORIES": str(root.parent)}
     done = subprocess.run(
         ["git", *_OPTIONS, *args], cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        env=clean_environment(os.environ, GIT_CEILING_DIRECTORIES=str(root.parent), LC_ALL="C"),
+        env=clean_environment(os.environ, LC_ALL="C", **ceiling),
     )  # fmt: skip
     return done.returncode, (done.stdout or done.stderr).decode("utf-8", "surrogateescape")

@@ -34,6 +34,9 @@ def applied(before: str, edit: Edit) -> str:
     if edit.first is None or edit.last is None:
         if not any(line.strip() for line in new):
             raise BadEdit("the edit is empty", "it adds nothing", "write the lines to add into the file")
+        had = {line.strip() for line in old}
+        if all(line.strip() in had for line in new if line.strip()):
+            raise BadEdit("the edit adds nothing", "the overlay says these lines already", "see `harness skills show`")
         return "".join(old + new)
     if not 1 <= edit.first <= edit.last <= len(old):
         where = f"line {edit.first}" if edit.first == edit.last else f"lines {edit.first} to {edit.last}"

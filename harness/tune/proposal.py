@@ -150,10 +150,10 @@ def find(documents: Iterable[Mapping[str, Any]], name: str) -> Mapping[str, Any]
     raise NoProposal(f"no open proposal {name!r}", known, "see `harness tune list`")
 
 
-def shown(document: Mapping[str, Any], short: str, *, typed: bool) -> str:
+def shown(document: Mapping[str, Any], short: str, *, typed: bool, asked: bool = True) -> str:
     """A proposal as a person sees it: whose words, what is wrong, the exact diff, what it promises, how to answer.
 
-    ``typed`` says that the id must be typed (a bare yes is not enough).
+    ``typed`` says that the id must be typed (a bare yes is not enough); ``asked`` that the next prompt answers it.
     """
     who = "the member" if document["kind"] == "member" else "the skill"
     lines = [f"Proposal {short}: one edit of what is learned for {who} {document['skill']}", ""]
@@ -172,6 +172,8 @@ def shown(document: Mapping[str, Any], short: str, *, typed: bool) -> str:
         lines.append(f"origin       text from a tool{where}, not your words: type the id to approve it")
     cost = tokens(document["after"])
     lines += ["", visible(document["diff"]).rstrip(), "", f"about {cost} tokens with each use of it"]
+    if not asked:
+        return "\n".join(lines)
     ways = f"apply {short}" if typed else f"apply {short} (or just: yes)"
     lines.append(f"Nothing is written before you say so. Answer: {ways}, or: reject {short}")
     return "\n".join(lines)

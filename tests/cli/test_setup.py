@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import Project
+from tests.cli.conftest import Project, make_project
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -20,7 +20,7 @@ def test_init_in_a_code_repository_makes_a_nested_one_and_leaves_the_code_alone(
     after = snapshot(project.root / ".git")
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert changed == {"info/exclude"}
-    assert project.git("status", "--porcelain", cwd=project.root).splitlines() == ["A  a.py", "?? .claude/"]
+    assert project.git("status", "--porcelain", cwd=project.root).splitlines() == ["A  a.py"]
     assert project.git("log", "--format=%s").splitlines() == ["install: lay out the workspace"]
     assert project.git("status", "--porcelain") == ""
 
@@ -215,3 +215,54 @@ def test_an_agent_cannot_uninstall(shop: Project) -> None:
     settings = (shop.root / ".claude/settings.local.json").read_bytes()
     assert shop.harness("uninstall", env={"CLAUDECODE": "1"}).code == 3
     assert (shop.root / ".claude/settings.local.json").read_bytes() == settings
+
+
+def test_init_in_an_empty_folder_of_a_code_repository_belongs_to_that_repository(project: Project) -> None:
+    (project.root / "a/b").mkdir(parents=True)
+    project.ok("init", cwd=project.root / "a/b")
+    assert (project.workspace / "state/harness.yaml").is_file()
+    assert not (project.root / "a/b/state").exists()
+    assert project.git("status", "--porcelain", "-uall", cwd=project.root) == ""
+
+
+def test_a_workspace_of_its_own_shows_nothing_pending_after_init(tmp_path: Path) -> None:
+    place = make_project(tmp_path)
+    own = tmp_path / "own"
+    own.mkdir()
+    place.ok("init", cwd=own)
+    state = place.ok("status", "--json", cwd=own).json
+    assert state["pending"] == []
+
+
+def test_uninstall_works_when_the_workspace_is_gone(shop: Project) -> None:
+    import shutil
+
+    shutil.rmtree(shop.workspace)
+    done = shop.ok("uninstall")
+    assert "took our hooks out" in done.err
+    assert not (shop.root / ".claude/settings.local.json").exists()
+    assert not (shop.root / ".claude/commands").exists()
+    assert shop.harness("uninstall").code == 3
+
+
+def test_doctor_and_status_name_what_stops_ticks_and_what_verify_found(shop: Project) -> None:
+    lock = shop.workspace / ".git/index.lock"
+    lock.touch()
+    done = shop.harness("doctor")
+    assert done.code != 0
+    assert "index.lock" in done.out
+    lock.unlink()
+    (shop.workspace / "skills/aeo/overlay.md").write_text("x\n" * 101)
+    shop.git("add", "skills")
+    shop.git("commit", "-qm", "too long", "--no-verify")
+    assert shop.harness("verify").code == 4
+    state = shop.harness("status")
+    assert state.code == 3
+    assert "1 violation in history" in state.out
+
+
+def test_a_typo_does_not_look_like_an_answer(shop: Project) -> None:
+    assert shop.harness("log", "--since", "blah").code == 2
+    assert "nothing was learned about 'nope'" in shop.ok("log", "--skill", "nope").err
+    assert shop.harness("feedback", "aeo", "").code == 2
+    assert shop.harness("settings", "drain.budget.regens", "-5").code == 4

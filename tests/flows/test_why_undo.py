@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from harness.flows import tune
 from harness.flows.undo import CannotUndo, undo
 from harness.flows.why import NothingThere, why
 from harness.store import history, snapshot
@@ -84,17 +86,72 @@ def test_why_of_nothing_is_a_clear_error(bench: Bench, target: str) -> None:
     assert bench.project.harness("why", target).code == 2
 
 
-def test_undo_takes_text_back_and_opens_the_gaps_again(bench: Bench) -> None:
+def queue(bench: Bench) -> list[Any]:
+    return list(bench.project.ok("regen", "status", "--json").json["queue"])
+
+
+def test_undo_takes_text_back_with_its_gaps_and_the_next_drain_does_not_bring_it_again(bench: Bench) -> None:
     entry = learn(bench, "dates must be ISO")
-    assert bench.project.ok("regen", "status", "--json").json["queue"] == []
+    assert queue(bench) == []
     done = bench.project.ok("undo", entry.short, "--json").json
     assert (done["text"], done["rows"]) == ([LOADER], 1)
     assert bench.read(LOADER) == ""
     assert snapshot.skill(bench.workspace, "aeo")["loader"] == ""
-    assert [q["gaps"] for q in bench.project.ok("regen", "status", "--json").json["queue"]] == [1]
-    assert len(bench.rows("state/regen/queue.ndjson")) == 2, "no row is removed"
+    assert len(bench.rows("state/log/feedback.ndjson")) == 1, "no row is removed"
     assert why(bench.store, entry.short, bench.env)[0].undone_by
     assert bench.project.git("status", "--porcelain") == ""
+    bench.drain()
+    assert bench.read(LOADER) == ""
+    assert queue(bench) == []
+
+
+def test_undo_can_open_the_gaps_again(bench: Bench) -> None:
+    entry = learn(bench, "dates must be ISO")
+    bench.project.ok("undo", entry.short, "--reopen")
+    assert [q["gaps"] for q in queue(bench)] == [1]
+    assert "regeneration queue has work" in bench.project.ok("status").out
+    bench.drain()
+    assert "dates must be ISO" in bench.read(LOADER)
+
+
+def test_to_and_fro_ends_where_it_was(bench: Bench) -> None:
+    entry = learn(bench, "dates must be ISO")
+    text = bench.read(LOADER)
+    name = entry.commit
+    for number in range(4):
+        name = undo(bench.store, name).landed.commit or ""
+        bench.drain()
+        assert bench.read(LOADER) == ("" if number % 2 == 0 else text)
+        assert queue(bench) == []
+
+
+def test_the_first_of_two_lessons_is_taken_back_alone(bench: Bench) -> None:
+    first = learn(bench, "dates must be ISO")
+    learn(bench, "the button moved")
+    undo(bench.store, first.short)
+    text = bench.read(LOADER)
+    assert "dates must be ISO" not in text
+    assert "the button moved" in text
+    assert "<!-- harness:footer -->" in text
+
+
+def test_the_lesson_of_a_skill_that_lies_elsewhere_is_taken_back_too(bench: Bench) -> None:
+    place = bench.project.root / ".claude/skills/mail/SKILL.md"
+    place.parent.mkdir(parents=True)
+    place.write_text("---\nname: mail\ndescription: Writes mail.\n---\n")
+    bench.append("mail: say who it is from")
+    bench.drain()
+    assert bench.read("skills/mail/origin.json")
+    undo(bench.store, next(e for e in history.entries(bench.store.git) if e.kind == "regen").commit)
+    assert bench.read("skills/mail/AGENTS.md") == ""
+
+
+def test_a_proposal_is_no_lesson_to_undo(bench: Bench) -> None:
+    from tests.tune.conftest import request
+
+    tune.propose(bench.store, request(), bench.env)
+    with pytest.raises(CannotUndo, match="harness tune reject"):
+        undo(bench.store, "HEAD")
 
 
 def test_an_undo_can_be_undone(bench: Bench) -> None:
