@@ -77,7 +77,9 @@ def test_the_readmes_way_in_works_as_shown(tmp_path: Path) -> None:
     env = with_harness_on_path(project, tmp_path)
     use = next(b for b in blocks("README.md") if "harness init" in b)
     # The package is installed already, and `your-project` is the reader's own.
-    script = use.replace("pip install git-harness", ":").replace("cd your-project", f"cd '{project.root}'")
+    script = use.replace("pip install .      # in a clone of this repository", ":").replace(
+        "cd your-project", f"cd '{project.root}'"
+    )
     assert shell(script, tmp_path, env).returncode == 0
     for command in (
         "harness log",
