@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from harness.taste.shape import VERSION
@@ -31,12 +31,16 @@ def _entry(bucket: Bucket) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "accepts": bucket.accepts, "rejects": bucket.rejects, "edits": bucket.edits, "accept_rate": rounded(bucket.rate), "n": bucket.n,
         "confidence": confidence(bucket.n), "interval": list(found) if found else None,
-        "sample_accepted_titles": list(bucket.accepted), "sample_rejected_titles": list(bucket.rejected),
+        "sample_accepted_titles": _titles(bucket.accepted), "sample_rejected_titles": _titles(bucket.rejected),
         "dismissal_reasons": list(bucket.reasons), "accept_latencies_ms": _latencies(bucket.accept_ms),
         "reject_latencies_ms": _latencies(bucket.reject_ms), "latencies_left_out": bucket.odd_latencies,
     }  # fmt: skip
     weight = sum(bucket.weights)
     return entry | ({"decayed_rate": rounded(bucket.weights[0] / weight)} if weight else {})
+
+
+def _titles(values: Iterable[Any]) -> list[str]:
+    return [str(title or "") for title in values]
 
 
 def _latencies(values: Any) -> dict[str, int | None]:

@@ -30,8 +30,8 @@ class Bucket:
     accepts: int = 0
     rejects: int = 0
     edits: int = 0
-    accepted: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    rejected: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    accepted: deque[Any] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    rejected: deque[Any] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     reasons: deque[str] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     accept_ms: array[int] = field(default_factory=lambda: array("I"))
     reject_ms: array[int] = field(default_factory=lambda: array("I"))
@@ -81,10 +81,10 @@ def _tally(
     rows: Iterable[Any], shape: Callable[[Mapping[str, Any]], str | None], half_life_days: float | None
 ) -> Tally:
     out = Tally()
-    buckets = out.buckets
+    table: dict[str, dict[str, Bucket]] = {}
     # Decisions of the last drafts, by path, in two generations: the older one is counted and dropped as a whole.
-    young: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}
-    old: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}
+    young: dict[str, tuple[Bucket, dict[str, Any]]] = {}
+    old: dict[str, tuple[Bucket, dict[str, Any]]] = {}
     newest, scanned = 0.0, 0
     for row in rows:
         scanned += 1
@@ -99,18 +99,24 @@ def _tally(
         if found is None:
             out.skip("missing_draft")
             found = "other"
+        try:
+            bucket = table[skill][found]
+        except KeyError:
+            bucket = out.buckets[skill, found] = table.setdefault(skill, {})[found] = Bucket()
         if path in young or path in old:
             out.repeats += 1
             young.pop(path, None)
             old.pop(path, None)
-        young[path] = ((skill, found), row)
+        young[path] = (bucket, row)
         if len(young) >= WINDOW:
-            newest = max(newest, _count(buckets, old.values(), half_life_days))
+            newest = max(newest, _count(old.values(), half_life_days))
             young, old = {}, young
     out.scanned = scanned
-    newest = max(newest, _count(buckets, old.values(), half_life_days), _count(buckets, young.values(), half_life_days))
+    newest = max(newest, _count(old.values(), half_life_days), _count(young.values(), half_life_days))
+    # A decision that a later one took the place of may have been the only one of its bucket.
+    out.buckets = {key: b for key, b in out.buckets.items() if b.n or b.edits}
     if half_life_days:
-        for bucket in buckets.values():
+        for bucket in out.buckets.values():
             bucket.weights = [w * 2 ** (-newest / half_life_days) for w in bucket.weights]
     return out
 
@@ -124,25 +130,18 @@ def _reason(row: Any) -> str:
     return "malformed" if type(decision) is not str or decision in _DECISIONS else "unknown-decision"
 
 
-def _count(
-    buckets: dict[tuple[str, str], Bucket],
-    settled: Iterable[tuple[tuple[str, str], Mapping[str, Any]]],
-    half_life: float | None,
-) -> float:
+def _count(settled: Iterable[tuple[Bucket, Mapping[str, Any]]], half_life: float | None) -> float:
     """Put settled decisions into their buckets; returns the day of the newest, where decay is on."""
     newest = 0.0
-    for key, row in settled:
-        bucket = buckets.get(key)
-        if bucket is None:
-            bucket = buckets[key] = Bucket()
+    for bucket, row in settled:
         decision, latency = row["decision"], row.get("latency_ms")
         if decision == "approve":
             bucket.accepts += 1
-            bucket.accepted.append(str(row.get("title") or ""))
+            bucket.accepted.append(row.get("title"))
             times = bucket.accept_ms
         elif decision == "dismiss":
             bucket.rejects += 1
-            bucket.rejected.append(str(row.get("title") or ""))
+            bucket.rejected.append(row.get("title"))
             if reason := row.get("reason"):
                 bucket.reasons.append(str(reason))
             times = bucket.reject_ms
