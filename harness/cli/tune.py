@@ -60,7 +60,7 @@ def react(ctx: click.Context, skill: str, reaction: str, as_json: bool) -> None:
     Example:
       harness tune aeo --reaction "this is too hedgy"
     """
-    from harness.flows import tune
+    from harness.flows import reactions
     from harness.skills import find
     from harness.tune.reaction import classify
 
@@ -73,10 +73,10 @@ def react(ctx: click.Context, skill: str, reaction: str, as_json: bool) -> None:
         folder = find.resolve(
             skill, find.find_all(found.root, found.project, Path.home(), os.environ), store.tree.folders("skills")
         )
-        row = tune.reaction_row(
+        row = reactions.reaction_row(
             folder, said.signal, said.reward, reaction, "neutral" if not said.reward else "lapsed", None, None
         )
-        tune.log_reaction(store, row)
+        reactions.log_reaction(store, row)
     if as_json:
         print_json(row)
         return

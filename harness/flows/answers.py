@@ -15,7 +15,7 @@ from typing import Any, Final
 from harness.clients.runtime import file_name
 from harness.clients.spool import Event
 from harness.errors import HarnessError
-from harness.flows import tune
+from harness.flows import reactions, tune
 from harness.flows.undo import undo
 from harness.store import files
 from harness.store.commit import Store
@@ -41,7 +41,7 @@ def take(store: Store, events: Iterable[Event], env: Mapping[str, str]) -> list[
         try:
             if act == "neutral":
                 row = _reaction(note, "neutral")
-                out += [f"neutral reaction after {row['skill']}"] if tune.log_reaction(store, row) else []
+                out += [f"neutral reaction after {row['skill']}"] if reactions.log_reaction(store, row) else []
             elif act in _ACTS:
                 out.append(_decided(store, note, act, env))
         except Deferred:
@@ -81,7 +81,7 @@ def _tell(store: Store, note: Mapping[str, Any], sentence: str) -> None:
 
 
 def _reaction(note: Mapping[str, Any], status: str) -> dict[str, Any]:
-    return tune.reaction_row(
+    return reactions.reaction_row(
         str(note["skill"]), str(note["signal"]), float(note["reward"]), str(note.get("said") or ""), status,
         note.get("session"), note.get("turn"),
     )  # fmt: skip
@@ -104,7 +104,7 @@ def settle_reactions(store: Store) -> int:
             continue
         session = path.parent.name
         if not _was_proposed(store, session, note.get("turn")):
-            count += tune.log_reaction(store, _reaction({**note, "session": session}, "lapsed")) is not None
+            count += reactions.log_reaction(store, _reaction({**note, "session": session}, "lapsed")) is not None
         path.unlink(missing_ok=True)
     return count
 

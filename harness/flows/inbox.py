@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from harness.flows import report, tune
+from harness.flows import reactions, report, tune
 from harness.flows.origin import base_of
 from harness.flows.predictions import Lesson, document_of, lessons
 from harness.store import files
@@ -97,7 +97,7 @@ def _verb(how: str) -> str:
 def _base_then(store: Store, skill: str) -> str | None:
     """The base that the newest applied edit of a skill was made for."""
     found = None
-    for row in tune.lessons_of(store, skill):
+    for row in reactions.lessons_of(store, skill):
         if row.get("status") == "applied" and (document := document_of(store, str(row.get("proposal")))):
             found = document.get("base_sha256") or found
     return found

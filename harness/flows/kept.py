@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from harness.flows import tune
+from harness.flows import reactions
 from harness.flows.ledgers import rows
 from harness.flows.turns import later_writes, written_files
 from harness.flows.why import transcript_of
@@ -36,15 +36,15 @@ def settle(store: Store, env: Mapping[str, str]) -> int:
         if str(run["ts"]) < since or not session or not turn:
             continue
         if skill not in judged:
-            cards = [r for r in tune.lessons_of(store, skill) if str(r.get("signal", "")).startswith("implicit")]
+            cards = [r for r in reactions.lessons_of(store, skill) if str(r.get("signal", "")).startswith("implicit")]
             judged[skill] = {f"{r.get('session')} {r.get('turn')}" for r in cards}
         if f"{session} {turn}" in judged[skill]:
             continue
         found = outcome(str(session), str(turn), str(run["ts"]), env)
         if found is not None:
             signal, reward, words = found
-            row = tune.reaction_row(skill, signal, reward, words, "lapsed", str(session), str(turn))
-            count += tune.log_reaction(store, row) is not None
+            row = reactions.reaction_row(skill, signal, reward, words, "lapsed", str(session), str(turn))
+            count += reactions.log_reaction(store, row) is not None
             judged[skill].add(f"{session} {turn}")
     return count
 

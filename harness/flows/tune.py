@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from harness import redact
 from harness.errors import USAGE, HarnessError
-from harness.flows.ledgers import rows, undone
+from harness.flows.ledgers import undone
 from harness.flows.origin import base_of, origin
 from harness.ids import stable_ulid, ulid
 from harness.skills import find
@@ -150,7 +150,9 @@ def _commit_proposal(store: Store, made: Proposal) -> tuple[dict[str, Any], str]
     document = made.document()
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     kind = "member" if made.kind == "member" else "tune"
-    tick = Tick(kind, f"proposed: {_clip(made.diagnosis)}", [Replace(made.path, text, ABSENT)], _trailers(document))
+    tick = Tick(
+        kind, f"proposed: {proposal.clip(made.diagnosis)}", [Replace(made.path, text, ABSENT)], _trailers(document)
+    )
     _commit(store, tick)
     short = proposal.short_ids(one["id"] for one in [*open_proposals(store), document])[made.id]
     return document, short
@@ -235,7 +237,7 @@ def _decide(
     if decision != "approve":
         status = "rejected" if decision == "reject" else "lapsed"
         row = _row(document, status, reason=reason)
-        landed = _commit_row(store, document, row, f"{status}: {_clip(document['diagnosis'])}", approval)
+        landed = _commit_row(store, document, row, f"{status}: {proposal.clip(document['diagnosis'])}", approval)
         return Decided(status, landed, f"the proposal for {document['skill']} is {status}; nothing was changed")
     if approval.diff_sha256 is not None and approval.diff_sha256 != document["diff_sha256"]:
         what = "another diff was approved"
@@ -260,7 +262,7 @@ def _decide(
 
 def _stale(store: Store, document: dict[str, Any], approval: Approval, env: Mapping[str, str]) -> Decided:
     row = _row(document, "stale", reason="the overlay changed after the diff was shown")
-    landed = _commit_row(store, document, row, f"stale: {_clip(document['diagnosis'])}", approval)
+    landed = _commit_row(store, document, row, f"stale: {proposal.clip(document['diagnosis'])}", approval)
     sentence = "nothing was applied: the overlay has changed since the diff was shown"
     before = (store.tree.read(document["target"]) or b"").decode("utf-8", "replace")
     if document["edit"]["first"] is not None:
@@ -307,7 +309,9 @@ def _apply_tick(store: Store, document: Mapping[str, Any], approval: Approval, e
     }
     words = f"“{document['reaction']}” ({document['reward']:+g})\n" if document["reaction"] else ""
     body = f"{words}Expected is: {document['expected']['text']}"
-    return Tick(document["kind"], _clip(document["diagnosis"]), [write, *extra, Append(cards, row)], trailers, body)
+    return Tick(
+        document["kind"], proposal.clip(document["diagnosis"]), [write, *extra, Append(cards, row)], trailers, body
+    )
 
 
 def _commit_row(
@@ -331,40 +335,6 @@ def _row(document: Mapping[str, Any], status: str, *, reason: str = "") -> dict[
         "expected": document["expected"],
     }  # fmt: skip
     return row | ({"reason": redact.scrub(reason)[:500]} if reason else {})
-
-
-def reaction_row(
-    skill: str,
-    signal: str,
-    reward: float,
-    said: str,
-    status: str,
-    session: str | None,
-    turn: str | None,
-    ts: str | None = None,
-) -> dict[str, Any]:
-    """The row of a reaction that no proposal came of: the same for the same turn, so that it is logged once."""
-    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return {
-        "id": stable_ulid(0, f"reaction {session} {turn} {skill}") if turn else ulid(), "ts": ts or now, "skill": skill,
-        "reward": reward, "signal": signal, "reaction": _words(said, proposal.MAX_REACTION), "diagnosis": "",
-        "applied": False, "status": status, "path": "B-live", "turn": turn, "session": session, "proposal": None,
-        "diff_sha256": None, "overlay_sha256": None,
-    }  # fmt: skip
-
-
-def log_reaction(store: Store, row: Mapping[str, Any]) -> Landed | None:
-    """Commit the row of a reaction; None when it is there already."""
-    cards = f"skills/{row['skill']}/scorecards.jsonl"
-    if any(isinstance(r, dict) and r.get("id") == row["id"] for r in store.rows(cards)):
-        return None
-    trailers = {"Skill": str(row["skill"])} | ({"Session": str(row["session"])} if row["session"] else {})
-    return _commit(store, Tick("tune", f"{row['status']}: {_clip(row['reaction'])}", [Append(cards, row)], trailers))
-
-
-def lessons_of(store: Store, skill: str) -> Iterator[dict[str, Any]]:
-    """The scorecard rows of a skill that count, oldest first."""
-    yield from rows(store, f"skills/{skill}/scorecards.jsonl")
 
 
 def operator() -> str:
@@ -420,11 +390,6 @@ def _words(text: str, most: int) -> str:
     return redact.scrub(" ".join(text.split()))[:most]
 
 
-def _clip(text: str, most: int = 72) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
-
-
 def _hex(value: str) -> str | None:
     return None if value == ABSENT else value
 
@@ -436,6 +401,5 @@ def _home(env: Mapping[str, str]) -> Any:
 
 
 __all__ = [
-    "Approval", "Decided", "NoProposal", "Request", "by_prompt", "decide", "exported", "log_reaction", "open_proposals",
-    "operator", "propose", "reaction_row",
+    "Approval", "Decided", "NoProposal", "Request", "by_prompt", "decide", "exported", "open_proposals", "operator", "propose",
 ]  # fmt: skip

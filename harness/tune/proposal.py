@@ -191,3 +191,9 @@ def visible(text: str) -> str:
         lambda m: f"\\u{ord(m[0]):04x}",
         text,
     )
+
+
+def clip(text: str, most: int = 72) -> str:
+    """``text`` on one line of at most ``most`` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
