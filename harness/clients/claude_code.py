@@ -12,7 +12,7 @@ import re
 import sys
 
 from harness.clients import context, duty, forks, proposals
-from harness.clients.runtime import Runtime, now_text
+from harness.clients.runtime import Runtime, digest, now_text
 
 TYPE_CHECKING = False  # importing typing would cost each hook half the start of a bare interpreter
 if TYPE_CHECKING:
@@ -137,10 +137,7 @@ def user_prompt_submit(payload: Payload, place: Runtime) -> Answer:
     prompt, session = _text(payload, "prompt"), _text(payload, "session_id")
     if not prompt or prompt.lstrip().startswith(NOTIFICATION):
         return None  # a background task reports; these are not the user's words
-    import hashlib
-
-    digest = hashlib.sha256(prompt.encode("utf-8")).hexdigest()
-    row = json.dumps({"id": payload.get("prompt_id"), "sha256": digest, "ts": now_text()})
+    row = json.dumps({"id": payload.get("prompt_id"), "sha256": digest(prompt), "ts": now_text()})
     place.append(place.marker(session, "prompts"), row)
     told, message = proposals.answer(payload, place, prompt)
     first = "\n\n".join(filter(None, [told, proposals.reaction(payload, place, prompt), _untold(payload, place)]))

@@ -11,7 +11,7 @@ import json
 import os
 import re
 
-from harness.clients.runtime import Runtime, file_name
+from harness.clients.runtime import Runtime, digest, file_name
 
 TYPE_CHECKING = False  # importing typing would cost each hook half the start of a bare interpreter
 if TYPE_CHECKING:
@@ -147,8 +147,6 @@ def _passed_by(payload: Payload, place: Runtime, waiting: list[dict[str, Any]], 
 
 
 def _note(place: Runtime, payload: Payload, act: str, one: dict[str, Any], prompt: str) -> None:
-    import hashlib
-
     session, identity = str(payload.get("session_id") or ""), str(one.get("id"))
     mark = _loads(place.marked(session, f"shown.{identity}"))
     place.note(
@@ -160,7 +158,7 @@ def _note(place: Runtime, payload: Payload, act: str, one: dict[str, Any], promp
         session=session,
         turn=payload.get("prompt_id"),
         words=prompt.strip()[:200],
-        prompt_sha256=hashlib.sha256(prompt.encode("utf-8")).hexdigest(),
+        prompt_sha256=digest(prompt),
         transcript=mark.get("transcript"),
     )
     place.mark(session, f"done.{identity}", act)

@@ -28,6 +28,19 @@ def now_text() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ns // 10**9)) + f".{ns // 10**6 % 1000:03d}Z"
 
 
+def digest(text: str) -> str:
+    """The SHA-256 of a text in hex. The interpreter's own small module does it: hashlib loads OpenSSL, which costs a hook as
+    much as the rest of it."""
+    try:
+        from _sha2 import sha256
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
+    return str(sha256(text.encode("utf-8")).hexdigest())
+
+
 def file_name(text: str) -> str:
     """``text`` as the name of one file: nothing that leaves its folder, 120 characters at most."""
     name = "".join(char if char in _NAME else "_" for char in text)[:120]
